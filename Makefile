@@ -1,0 +1,30 @@
+# Every target builds .venv by itself when it is missing or out of date.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint install bench clean
+
+install: $(VENV)/.installed
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+demo: install ## FL-STD-DP and FL-CS-DP on the bundled sample, with a report
+	$(BIN)/lowkey demo
+
+test: install ## all tests
+	$(BIN)/python -m pytest
+
+lint: install ## style and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: install ## speed, as ratios measured in one run
+	$(BIN)/python benchmarks/round.py
+
+clean:
+	rm -rf $(VENV) build dist lowkey-demo

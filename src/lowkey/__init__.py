@@ -1,0 +1,55 @@
+"""Lowkey: federated learning whose updates are small, keyed and discreet.
+
+>>> import lowkey
+>>> scheme = lowkey.make_scheme("fl-cs-dp", num_clients=6000, cohort=100, ratio=0.05,
+...                             clip_norm=0.47, noise_multiplier=1.54)
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lowkey.errors import LowkeyError
+    from lowkey.federation import SCHEMES, Scheme, make_scheme
+    from lowkey.learning import LocalSGD
+    from lowkey.privacy import Event, affordable_rounds, calibrate_noise, epsilon
+    from lowkey.simulation import Simulation, simulate
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "LowkeyError": "errors",
+    "SCHEMES": "federation",
+    "Scheme": "federation",
+    "make_scheme": "federation",
+    "LocalSGD": "learning",
+    "Event": "privacy",
+    "affordable_rounds": "privacy",
+    "calibrate_noise": "privacy",
+    "epsilon": "privacy",
+    "Simulation": "simulation",
+    "simulate": "simulation",
+}
+
+__all__ = [
+    "SCHEMES",
+    "Event",
+    "LocalSGD",
+    "LowkeyError",
+    "Scheme",
+    "Simulation",
+    "affordable_rounds",
+    "calibrate_noise",
+    "epsilon",
+    "make_scheme",
+    "simulate",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use: ``import lowkey`` stays quick, and torch is needed only for what uses it."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'lowkey' has no attribute {name!r}")
+    return getattr(import_module(f"lowkey.{_HOME[name]}"), name)

@@ -1,0 +1,5 @@
+"""``python -m lowkey``."""
+
+from lowkey.cli import main
+
+main()

@@ -1,0 +1,53 @@
+"""Range checks that give one-line errors: name, value, allowed range."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from lowkey.errors import InvalidInput
+from lowkey.types import FloatArray
+
+
+def positive(name: str, value: float, *, allow_infinite: bool = False) -> None:
+    """A number above 0."""
+    if not value > 0 or (math.isinf(value) and not allow_infinite):
+        raise InvalidInput(f"{name} is {value}; it must be a number above 0")
+
+
+def not_negative(name: str, value: float) -> None:
+    """A finite number of at least 0."""
+    if not (value >= 0 and math.isfinite(value)):
+        raise InvalidInput(f"{name} is {value}; it must be 0 or above")
+
+
+def fraction(name: str, value: float, *, include_zero: bool = False, include_one: bool = True) -> None:
+    """A number between 0 and 1."""
+    low = value >= 0 if include_zero else value > 0
+    high = value <= 1 if include_one else value < 1
+    if not (low and high):
+        interval = f"{'[' if include_zero else '('}0, 1{']' if include_one else ')'}"
+        raise InvalidInput(f"{name} is {value}; it must lie in {interval}")
+
+
+def at_least(name: str, value: int, least: int) -> None:
+    """A count that is large enough."""
+    if value < least:
+        raise InvalidInput(f"{name} is {value}; it must be at least {least}")
+
+
+def vector_of(name: str, vector: FloatArray, length: int) -> None:
+    """A float32 vector of exactly this length."""
+    if vector.shape != (length,):
+        raise InvalidInput(f"{name} has shape {vector.shape}; it must be a vector of {length} numbers")
+    if vector.dtype != np.float32:
+        raise InvalidInput(f"{name} has type {vector.dtype}; it must be float32")
+
+
+def finite_norm(name: str, vector: FloatArray) -> float:
+    """Euclidean norm, summed in float64; refuses NaN and infinity."""
+    norm = math.sqrt(float(np.einsum("i,i->", vector, vector, dtype=np.float64)))
+    if not math.isfinite(norm):
+        raise InvalidInput(f"{name} holds NaN or infinite numbers; lower the learning rate or check the data")
+    return norm

@@ -1,0 +1,55 @@
+"""Assembling the commands, and the one place where errors become exit codes."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import click
+import typer
+
+import lowkey
+from lowkey.cli import presets, privacy, report, run
+from lowkey.errors import LowkeyError
+
+app = typer.Typer(
+    name="lowkey",
+    help="Federated learning whose updates are small (compressed), keyed (secure sums) and discreet (private).",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("run")(run.run)
+app.command("report")(report.report)
+app.add_typer(presets.app, name="presets")
+app.add_typer(privacy.app, name="privacy")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"lowkey {lowkey.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Options of every command."""
+
+
+def main() -> None:
+    """Entry point: 0 done, 2 the user can mend it, 130 interrupted."""
+    try:
+        code = app(standalone_mode=False)
+    except LowkeyError as error:
+        typer.echo(f"lowkey: {error}", err=True)
+        code = 2
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        code = 130
+    sys.exit(code or 0)

@@ -1,0 +1,29 @@
+"""What commands share: the JSON line for scripts, byte counts for people."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+JsonOption = Annotated[bool, typer.Option("--json", help="End standard output with one line of JSON, for scripts.")]
+
+
+def emit(value: Any) -> None:
+    """The JSON line."""
+    typer.echo(json.dumps(value))
+
+
+def human_bytes(count: float) -> str:
+    """A byte count with a unit, three digits."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"
+
+
+def human_epsilon(value: float | None) -> str:
+    """An ε, or a dash where there is none."""
+    return "–" if value is None else f"{value:.4f}"

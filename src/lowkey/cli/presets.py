@@ -1,0 +1,42 @@
+"""``lowkey presets list | show``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lowkey.cli.output import JsonOption, emit
+
+app = typer.Typer(help="The settings that come with Lowkey: every row of the paper's tables, and the demo.")
+
+
+@app.command("list")
+def list_presets(as_json: JsonOption = False) -> None:
+    """List all presets, with the paper's value where there is one."""
+    from lowkey.experiments import presets
+
+    if as_json:
+        emit([{"name": name, "paper": table.get("paper")} for name, table in presets().items()])
+        return
+    width = max(map(len, presets()))
+    for name, table in presets().items():
+        paper = table.get("paper")
+        published = "" if paper is None else f"paper: {paper['accuracy']:.2f} @ round {paper['round']}"
+        spent = f", ε {paper['epsilon']:g}" if paper and "epsilon" in paper else ""
+        typer.echo(f"{name:<{width}}  {published}{spent}".rstrip())
+
+
+@app.command("show")
+def show_preset(
+    name: Annotated[str, typer.Argument(help="Name of a preset, or path of a TOML file.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Print the whole configuration of a preset as TOML; save it, edit it, and give it to 'lowkey run'."""
+    from lowkey.experiments import find, parse
+
+    config = parse(find(name))
+    if as_json:
+        emit(config.model_dump(mode="json"))
+    else:
+        typer.echo(config.to_toml(), nl=False)

@@ -1,0 +1,64 @@
+"""Live progress of a run on standard error: round, accuracy, ε, bytes, time left."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from lowkey.cli.output import human_bytes
+from lowkey.federation import RoundRecord
+
+_SECONDS_BETWEEN_LINES = 10.0
+
+
+class RunProgress:
+    """An observer: a bar on a terminal, now and then a line elsewhere."""
+
+    def __init__(self, rounds: int, *, quiet: bool = False) -> None:
+        self._console = Console(stderr=True, quiet=quiet)
+        self._rounds, self._best, self._last_line = rounds, 0.0, 0.0
+        self._bar = Progress(
+            TextColumn("round"),
+            MofNCompleteColumn(),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[status]}"),
+            TimeRemainingColumn(),
+            console=self._console,
+            disable=quiet or not self._console.is_terminal,
+        )
+        self._task = self._bar.add_task("round", total=rounds, status="starting")
+
+    def __enter__(self) -> RunProgress:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def begin(self, rounds_done: int) -> None:
+        """The run starts, or goes on, after this round."""
+        self._bar.update(self._task, completed=rounds_done, status="first round")
+
+    def __call__(self, record: RoundRecord) -> None:
+        status = self._status(record)
+        self._bar.update(self._task, completed=record.round, status=status)
+        now = time.monotonic()
+        due = now - self._last_line >= _SECONDS_BETWEEN_LINES or record.round == self._rounds
+        if not self._console.is_terminal and due:
+            self._last_line = now
+            self._console.print(f"round {record.round}/{self._rounds}  {status}", highlight=False, soft_wrap=True)
+
+    def _status(self, record: RoundRecord) -> str:
+        parts = []
+        if (accuracy := record.evaluation.get("accuracy")) is not None:
+            self._best = max(self._best, accuracy)
+            parts.append(f"accuracy {accuracy:.3f} (best {self._best:.3f})")
+        if record.epsilon is not None:
+            parts.append(f"ε {record.epsilon.claimed:.3f}")
+        parts.append(f"up {human_bytes(record.outcome.state.bytes_up)}")
+        return "  ".join(parts)

@@ -1,0 +1,95 @@
+"""``lowkey run``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lowkey.cli.output import JsonOption, emit, human_bytes, human_epsilon
+
+
+def run(
+    preset: Annotated[
+        str | None, typer.Argument(help="A preset ('lowkey presets list') or a TOML file; optional with --resume.")
+    ] = None,
+    *,
+    assignments: Annotated[
+        list[str] | None, typer.Option("--set", help="Change a setting, as in --set codec.ratio=0.1; may be repeated.")
+    ] = None,
+    rounds: Annotated[int | None, typer.Option(help="Number of rounds; short for --set federation.rounds=...")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of all reproducible choices; short for --set seed=...")] = None,
+    out: Annotated[Path | None, typer.Option(help="Run directory; by default runs/PRESET-seedSEED.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where the run in --out stopped.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Train by a preset or TOML file, simulated on this machine.
+
+    Everything goes into the run directory: settings, metrics of every round, checkpoints and, for private schemes, the
+    ledger of spent privacy. Stop with Ctrl-C whenever you like and go on with --resume.
+    """
+    from lowkey.cli.progress import RunProgress
+    from lowkey.errors import ConfigError, LowkeyError, RunError
+    from lowkey.experiments import RunDirectory, find, override, parse
+
+    changes = list(assignments or [])
+    if rounds is not None:
+        changes.append(f"federation.rounds={rounds}")
+    if seed is not None:
+        changes.append(f"seed={seed}")
+    if preset is not None:
+        table = find(preset)
+    elif resume and out is not None:
+        table = RunDirectory.open(out).config.model_dump(mode="json", exclude_none=True)
+    else:
+        raise ConfigError("name a preset ('lowkey presets list' shows them) or a TOML file")
+    config = parse(override(table, changes)).resolve()
+    directory = out or Path("runs") / f"{config.name.replace('/', '_')}-seed{config.seed}"
+    if resume and not directory.exists():
+        raise RunError(f"{directory} does not exist, so there is nothing to resume; leave out --resume to start it")
+    try:
+        from lowkey.simulation import run_experiment
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise LowkeyError("simulation needs PyTorch; install it with: pip install 'lowkey[torch]'") from None
+
+    with RunProgress(int(config.federation.rounds), quiet=quiet) as progress:
+        try:
+            result = run_experiment(
+                config,
+                directory,
+                resume=resume,
+                observers=[progress],
+                started=lambda _, state: progress.begin(state.round),
+            )
+        except KeyboardInterrupt:
+            typer.echo(f"\nstopped; go on with: lowkey run --resume --out {directory}", err=True)
+            raise
+    if as_json:
+        emit(result)
+    else:
+        _print(result, directory, config.paper.model_dump() if config.paper else None)
+
+
+def _print(result: dict[str, Any], directory: Path, paper: dict[str, Any] | None) -> None:
+    accuracy = result["final_accuracy"]
+    lines = {
+        "run": directory,
+        "rounds": f"{result['rounds']} ({result['stopped']} reached)",
+        "accuracy": f"{accuracy:.4f} final, {result['best_accuracy']:.4f} best (round {result['best_round']})",
+        "upload": f"{human_bytes(result['bytes_up_per_client'])} per client and round",
+    }
+    if result["epsilon_pld"] is not None:
+        lines["ε"] = (
+            f"{human_epsilon(result['epsilon_pld'])} (PLD); {human_epsilon(result['epsilon_rdp'])} by RDP, "
+            f"{human_epsilon(result['epsilon_paper'])} as the paper counts"
+        )
+    if paper is not None:
+        spent = f", ε {paper['epsilon']:g}" if paper["epsilon"] is not None else ""
+        lines["paper"] = f"{paper['accuracy']:.2f} best (round {paper['round']}{spent})"
+    for name, value in lines.items():
+        typer.echo(f"{name:>9}  {value}")
+    typer.echo(f"{'report':>9}  lowkey report {directory}")

@@ -1,0 +1,23 @@
+"""The linear decoder: Θᵀ applied to the measurements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lowkey.codec.result import Decoded
+from lowkey.protocols import Operator
+from lowkey.types import FloatArray
+
+
+@dataclass(frozen=True)
+class AdjointDecoder:
+    """Identity, scatter (random subset) or inverse DCT with the missing coefficients at zero.
+
+    For orthonormal rows it is the shortest update that explains the measurements exactly.
+    """
+
+    def decode(self, operator: Operator, measurements: FloatArray) -> Decoded:
+        update = operator.adjoint(measurements)
+        return Decoded(update=update, nonzeros=int(np.count_nonzero(update)))

@@ -1,0 +1,57 @@
+"""Recipes for operators: public numbers from which client and server build the same map for a round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, TypeAlias
+
+from lowkey import checks
+from lowkey.codec.operators import ChunkedDCT, Identity, LowPassDCT, RandomSubset
+from lowkey.protocols import Operator
+from lowkey.rng import PublicStream
+
+CodecKind: TypeAlias = Literal["identity", "random-subset", "low-pass-dct", "chunked-dct"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Codec:
+    """How updates are measured.
+
+    Parameters
+    ----------
+    kind : "identity", "random-subset" (a new subset each round), "low-pass-dct" or "chunked-dct".
+    ratio : share of measurements to coordinates, in (0, 1]; must be 1 for "identity".
+    chunks : number of chunks of "chunked-dct".
+    public_seed : names the shuffle or the subsets; known to all participants.
+    """
+
+    kind: CodecKind = "identity"
+    ratio: float = 1.0
+    chunks: int = 200
+    public_seed: int = 0
+
+    def __post_init__(self) -> None:
+        checks.fraction("codec.ratio", self.ratio)
+        checks.at_least("codec.chunks", self.chunks, 1)
+
+    @property
+    def changes_each_round(self) -> bool:
+        """True when measurements of two rounds do not add up to measurements of the sum."""
+        return self.kind == "random-subset"
+
+    def operator(self, num_coordinates: int, round_number: int) -> Operator:
+        """The map of one round (rounds count from 1)."""
+        return _build(self, num_coordinates, round_number if self.changes_each_round else 0)
+
+
+@lru_cache(maxsize=2)
+def _build(codec: Codec, num_coordinates: int, round_number: int) -> Operator:
+    if codec.kind == "identity":
+        return Identity(num_coordinates)
+    if codec.kind == "low-pass-dct":
+        return LowPassDCT(num_coordinates, codec.ratio)
+    source = PublicStream(codec.public_seed, codec.kind, round_number)
+    if codec.kind == "random-subset":
+        return RandomSubset(num_coordinates, codec.ratio, source)
+    return ChunkedDCT(num_coordinates, codec.ratio, codec.chunks, source)

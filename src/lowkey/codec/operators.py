@@ -1,0 +1,146 @@
+"""Linear sensing operators: from a model vector of n coordinates to m measurements.
+
+Each is an exact pair ``forward`` (Θ) and ``adjoint`` (Θᵀ), built from public numbers only, so that client and server
+hold the same map. All arithmetic is float32; SciPy's transforms use as many threads as ``scipy.fft.set_workers`` says.
+
+References
+----------
+Kerkouche et al. (2021), *Compression Boosts Differentially Private Federated Learning*, Section IV.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.fft
+from numpy.typing import NDArray
+
+from lowkey import checks
+from lowkey.errors import InvalidInput
+from lowkey.rng import BitSource, permutation, subset
+from lowkey.types import FloatArray
+
+
+def fast_length(length: int) -> int:
+    """Smallest length ≥ ``length`` whose prime factors are at most 13: a transform of it is cheap."""
+    while True:
+        rest = length
+        for prime in (2, 3, 5, 7, 11, 13):
+            while rest % prime == 0:
+                rest //= prime
+        if rest == 1:
+            return length
+        length += 1
+
+
+def measurements_for(ratio: float, length: int) -> int:
+    """Number of measurements that a ratio in (0, 1] keeps of ``length`` coordinates, at least one."""
+    checks.fraction("codec.ratio", ratio)
+    return max(1, round(ratio * length))
+
+
+class Identity:
+    """Nothing is compressed: m = n. Returns its argument, never a copy."""
+
+    def __init__(self, num_coordinates: int) -> None:
+        checks.at_least("num_coordinates", num_coordinates, 1)
+        self.num_coordinates = self.num_measurements = num_coordinates
+
+    def forward(self, vector: FloatArray) -> FloatArray:
+        checks.vector_of("update", vector, self.num_coordinates)
+        return vector
+
+    def adjoint(self, measurements: FloatArray) -> FloatArray:
+        checks.vector_of("measurements", measurements, self.num_measurements)
+        return measurements
+
+
+class RandomSubset:
+    """Keeps m coordinates that a public source names; the adjoint scatters them and leaves the others zero."""
+
+    def __init__(self, num_coordinates: int, ratio: float, source: BitSource) -> None:
+        checks.at_least("num_coordinates", num_coordinates, 1)
+        self.num_coordinates = num_coordinates
+        self.num_measurements = measurements_for(ratio, num_coordinates)
+        self.kept = subset(source, num_coordinates, self.num_measurements)
+
+    def forward(self, vector: FloatArray) -> FloatArray:
+        checks.vector_of("update", vector, self.num_coordinates)
+        return np.take(vector, self.kept)
+
+    def adjoint(self, measurements: FloatArray) -> FloatArray:
+        checks.vector_of("measurements", measurements, self.num_measurements)
+        vector = np.zeros(self.num_coordinates, np.float32)
+        vector[self.kept] = measurements
+        return vector
+
+
+class LowPassDCT:
+    """First m coefficients of one orthonormal DCT-II over the whole vector in its natural order.
+
+    The vector is padded with zeros to a length whose transform is cheap: for the paper's network the exact length has
+    a large prime factor and costs ten times as much. The padding never reaches the model, and at ratio 1 the map is
+    still inverted exactly by its adjoint.
+    """
+
+    def __init__(self, num_coordinates: int, ratio: float) -> None:
+        checks.at_least("num_coordinates", num_coordinates, 1)
+        self.num_coordinates = num_coordinates
+        self.padded_length = fast_length(num_coordinates)
+        self.num_measurements = measurements_for(ratio, self.padded_length)
+
+    def forward(self, vector: FloatArray) -> FloatArray:
+        checks.vector_of("update", vector, self.num_coordinates)
+        coefficients: FloatArray = scipy.fft.dct(vector, n=self.padded_length, norm="ortho")
+        return coefficients[: self.num_measurements]
+
+    def adjoint(self, measurements: FloatArray) -> FloatArray:
+        checks.vector_of("measurements", measurements, self.num_measurements)
+        vector: FloatArray = scipy.fft.idct(measurements, n=self.padded_length, norm="ortho")
+        return vector[: self.num_coordinates]
+
+
+class ChunkedDCT:
+    """First coefficients of the orthonormal DCT-II of each of P equal chunks of the publicly shuffled vector.
+
+    Coordinates and zero padding are shuffled together over P chunks of one FFT-friendly length, so that every chunk
+    holds its share of the signal. Satisfies :class:`lowkey.protocols.BlockOperator`: per chunk ΘΘᵀ = I.
+    """
+
+    def __init__(self, num_coordinates: int, ratio: float, num_chunks: int, source: BitSource) -> None:
+        checks.at_least("num_coordinates", num_coordinates, 1)
+        checks.at_least("codec.chunks", num_chunks, 1)
+        if num_chunks > num_coordinates:
+            raise InvalidInput(
+                f"codec.chunks is {num_chunks}, but the model has only {num_coordinates} parameters; "
+                f"use at most {num_coordinates} chunks"
+            )
+        self.num_coordinates, self.num_blocks = num_coordinates, num_chunks
+        self.block_length = fast_length(-(-num_coordinates // num_chunks))
+        self.block_measurements = measurements_for(ratio, self.block_length)
+        self.num_measurements = num_chunks * self.block_measurements
+        # place[i] = coordinate that stands at position i of the shuffled vector; num_coordinates marks padding
+        self._place: NDArray[np.intp] = permutation(source, num_chunks * self.block_length)
+        np.minimum(self._place, num_coordinates, out=self._place)
+        self._padding = np.flatnonzero(self._place == num_coordinates)
+
+    def forward(self, vector: FloatArray) -> FloatArray:
+        checks.vector_of("update", vector, self.num_coordinates)
+        blocks = np.empty(self._place.size, np.float32)
+        np.take(vector, self._place, out=blocks, mode="clip")
+        blocks[self._padding] = 0.0
+        coefficients: FloatArray = scipy.fft.dct(
+            blocks.reshape(self.num_blocks, self.block_length), norm="ortho", overwrite_x=True
+        )
+        return np.ascontiguousarray(coefficients[:, : self.block_measurements]).reshape(-1)
+
+    def adjoint(self, measurements: FloatArray) -> FloatArray:
+        checks.vector_of("measurements", measurements, self.num_measurements)
+        kept = measurements.reshape(self.num_blocks, self.block_measurements)
+        blocks: FloatArray = scipy.fft.idct(kept, n=self.block_length, norm="ortho")
+        return self.from_blocks(blocks)
+
+    def from_blocks(self, blocks: FloatArray) -> FloatArray:
+        """The model vector of shuffled blocks (P, block_length); what stands on padding is dropped."""
+        vector = np.empty(self.num_coordinates + 1, np.float32)
+        vector[self._place] = blocks.reshape(-1)
+        return vector[:-1]

@@ -1,0 +1,66 @@
+"""Every error that Lowkey raises on purpose.
+
+LowkeyError
+├── InvalidInput          a value is outside its range (also a ValueError)
+│   └── ConfigError       a key or value of a configuration
+├── DataError             a data file is missing, damaged or not what it should be
+├── RunError              a run directory or checkpoint cannot be used
+├── LedgerError           the record of spent privacy cannot be trusted
+├── BudgetExhausted       the next round would pass the privacy target
+├── RoundFailed           a round cannot be completed safely; nothing was released
+└── ClientFailed          a client's work raised or its process died
+
+Messages are one line: what is wrong, the value, what is allowed, what to do.
+"""
+
+from __future__ import annotations
+
+
+class LowkeyError(Exception):
+    """Base class: whoever catches this catches all deliberate errors of the package."""
+
+
+class InvalidInput(LowkeyError, ValueError):
+    """A value is outside its allowed range."""
+
+
+class ConfigError(InvalidInput):
+    """A configuration has an unknown key or an unusable value."""
+
+
+class DataError(LowkeyError):
+    """A data file is missing, damaged or not what it should be."""
+
+
+class RunError(LowkeyError):
+    """A run directory or checkpoint cannot be used."""
+
+
+class LedgerError(LowkeyError):
+    """The record of spent privacy cannot be trusted."""
+
+
+class BudgetExhausted(LowkeyError):
+    """The next round would pass the privacy target."""
+
+
+class RoundFailed(LowkeyError):
+    """A round cannot be completed safely; nothing was released."""
+
+
+class ClientFailed(LowkeyError):
+    """A client's work raised, or the process that ran it died.
+
+    Parameters
+    ----------
+    client : the client that was being served.
+    stage : what it was doing: "train", "compress", "protect".
+    reason : what happened, in one line.
+    """
+
+    def __init__(self, client: int, stage: str, reason: str) -> None:
+        self.client, self.stage, self.reason = client, stage, reason
+        super().__init__(f"client {client} failed in stage '{stage}': {reason}")
+
+    def __reduce__(self) -> tuple[type[ClientFailed], tuple[int, str, str]]:
+        return type(self), (self.client, self.stage, self.reason)

@@ -1,0 +1,280 @@
+"""Typed configuration of a run: TOML in, checked, frozen, TOML out."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from lowkey.errors import ConfigError
+from lowkey.federation import SCHEMES
+from lowkey.privacy import Event, affordable_rounds, calibrate_noise
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Ratio = Annotated[float, Field(gt=0, le=1)]
+AtLeastOne = Annotated[int, Field(ge=1)]
+
+
+class Section(BaseModel):
+    """A table of the configuration: unknown keys are errors, values never change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DataConfig(Section):
+    """Which data, and how it is divided among clients."""
+
+    name: Literal["fashion-mnist"] = "fashion-mnist"
+    source: str = Field(default="auto", description='"auto", "bundled", "download" or a directory')
+    clients: AtLeastOne = Field(default=6000, description="number of clients, N")
+    partition: Literal["iid", "dirichlet"] = "iid"
+    alpha: Positive = Field(default=0.5, description='concentration of the "dirichlet" partition; small means skewed')
+
+
+class ModelConfig(Section):
+    """Which network; the defaults are the paper's, 1,663,370 parameters."""
+
+    name: Literal["fashion-cnn"] = "fashion-cnn"
+    filters: tuple[AtLeastOne, AtLeastOne] = (32, 64)
+    hidden: AtLeastOne = 512
+
+
+class TrainingConfig(Section):
+    """What a client does in a round."""
+
+    local_steps: AtLeastOne = Field(default=5, description="SGD steps, T_gd")
+    batch_size: AtLeastOne = 10
+    learning_rate: Positive = Field(default=0.215, description="local rate, η")
+
+
+class FederationConfig(Section):
+    """Who learns together, how, and for how long."""
+
+    scheme: str = Field(description="one of the eight schemes, such as fl-cs-dp")
+    rounds: AtLeastOne | Literal["auto"] = Field(
+        default=200, description='T_cl; "auto": as many as privacy.target_epsilon allows'
+    )
+    cohort: AtLeastOne = Field(default=100, description="expected clients in a round, |K|")
+
+
+class CodecConfig(Section):
+    """How updates are compressed."""
+
+    ratio: Ratio = Field(default=1.0, description="measurements over parameters, r")
+    chunks: AtLeastOne = Field(default=200, description="P of fl-cs")
+
+
+class DecoderConfig(Section):
+    """How fl-cs recovers updates."""
+
+    kind: Literal["lasso", "adjoint"] | None = None
+    lambda_rule: Literal["relative-to-rms", "relative-to-max"] = "relative-to-rms"
+    lambda_factor: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
+    tolerance: Positive = Field(default=1e-2, description="relative duality gap at which the solver stops")
+    max_iterations: AtLeastOne = 300
+
+
+class ServerConfig(Section):
+    """Server rate and momentum; unset means 0.35 and 0.9 for fl-cs, 1 and 0 for the others."""
+
+    rate: Positive | None = None
+    momentum: Annotated[float, Field(ge=0, lt=1)] | None = None
+
+
+class PrivacyConfig(Section):
+    """The guarantee. Changing anything here changes what is promised to clients."""
+
+    clip_norm: Positive = Field(description="S, largest norm of one client's compressed update")
+    noise_multiplier: Positive | Literal["auto"] = Field(
+        default="auto", description='z, noise of the sum relative to S; "auto" calibrates it to target_epsilon'
+    )
+    delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
+    sampling: Literal["poisson", "fixed"] = "poisson"
+    target_epsilon: Positive | None = Field(default=None, description="stop before a round that would pass it")
+
+
+class EvaluationConfig(Section):
+    """When the model is tested."""
+
+    every: AtLeastOne = Field(default=1, description="rounds between evaluations")
+
+
+class RuntimeConfig(Section):
+    """Speed and safety of the simulation; changes no result."""
+
+    workers: Annotated[int, Field(ge=0)] | Literal["auto"] = Field(
+        default="auto", description='processes; 0 runs clients in the main process, "auto" takes one per core'
+    )
+    device: str = Field(default="cpu", description='"cpu", "cuda", ...')
+    checkpoint_every: AtLeastOne = Field(default=1, description="rounds between checkpoints")
+
+
+class PaperConfig(Section):
+    """Published values of the same setting, for comparison."""
+
+    accuracy: float
+    round: int
+    epsilon: float | None = None
+
+
+class Config(Section):
+    """Everything that defines a run."""
+
+    name: str = "custom"
+    seed: Annotated[int, Field(ge=0)] = 0
+    data: DataConfig = DataConfig()
+    model: ModelConfig = ModelConfig()
+    training: TrainingConfig = TrainingConfig()
+    federation: FederationConfig
+    codec: CodecConfig = CodecConfig()
+    decoder: DecoderConfig = DecoderConfig()
+    server: ServerConfig = ServerConfig()
+    privacy: PrivacyConfig | None = None
+    evaluation: EvaluationConfig = EvaluationConfig()
+    runtime: RuntimeConfig = RuntimeConfig()
+    paper: PaperConfig | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Config:
+        scheme = self.federation.scheme
+        if scheme not in SCHEMES:
+            raise ValueError(f"federation.scheme is {scheme!r}; it must be one of {', '.join(SCHEMES)}")
+        private = scheme.endswith("-dp")
+        if private and self.privacy is None:
+            raise ValueError(f"{scheme} needs a [privacy] table with at least clip_norm")
+        if not private and self.privacy is not None:
+            raise ValueError(f"{scheme} gives no privacy; remove the [privacy] table or use {scheme}-dp")
+        if self.federation.cohort > self.data.clients:
+            raise ValueError(f"federation.cohort is {self.federation.cohort}, above data.clients = {self.data.clients}")
+        target = self.privacy.target_epsilon if self.privacy else None
+        if target is None and self.federation.rounds == "auto":
+            raise ValueError('federation.rounds is "auto", which needs privacy.target_epsilon')
+        if self.privacy is not None and self.privacy.noise_multiplier == "auto":
+            if target is None:
+                raise ValueError('privacy.noise_multiplier is "auto", which needs privacy.target_epsilon')
+            if self.federation.rounds == "auto":
+                raise ValueError("federation.rounds and privacy.noise_multiplier cannot both be 'auto'; set one")
+        return self
+
+    def resolve(self) -> Config:
+        """Replace every "auto" of the guarantee by its number: noise for the target, or rounds for the target."""
+        privacy = self.privacy
+        if privacy is None or privacy.target_epsilon is None:
+            return self
+        fraction = self.federation.cohort / self.data.clients
+        if privacy.noise_multiplier == "auto":
+            assert self.federation.rounds != "auto"
+            noise = calibrate_noise(
+                target_epsilon=privacy.target_epsilon,
+                delta=privacy.delta,
+                sampling_probability=fraction,
+                rounds=self.federation.rounds,
+                kind=privacy.sampling,
+                population=self.data.clients,
+            )
+            return self.model_copy(update={"privacy": privacy.model_copy(update={"noise_multiplier": noise})})
+        if self.federation.rounds == "auto":
+            event = Event(
+                kind=privacy.sampling,
+                noise_multiplier=privacy.noise_multiplier,
+                sampling_probability=fraction,
+                population=self.data.clients,
+            )
+            rounds = affordable_rounds(event, target_epsilon=privacy.target_epsilon, delta=privacy.delta)
+            if rounds == 0:
+                raise ConfigError(
+                    f"not one round fits into privacy.target_epsilon = {privacy.target_epsilon}; raise it or the noise"
+                )
+            return self.model_copy(update={"federation": self.federation.model_copy(update={"rounds": rounds})})
+        return self
+
+    def to_toml(self) -> str:
+        return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
+
+
+def parse(table: Mapping[str, Any]) -> Config:
+    """Check a nested table; errors name the dotted key and, for unknown ones, the nearest valid key."""
+    try:
+        return Config.model_validate(table)
+    except ValidationError as error:
+        raise ConfigError("; ".join(_explain(detail) for detail in error.errors())) from None
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The table of a TOML file."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path} does not exist") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+
+
+def override(table: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
+    """Apply ``a.b=c`` assignments to a nested table; values are TOML, bare words are strings."""
+    result = _copy(table)
+    for assignment in assignments:
+        key, equals, text = assignment.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f"cannot understand --set {assignment!r}; write it as section.key=value")
+        *sections, last = key.strip().split(".")
+        place = result
+        for section in sections:
+            place = place.setdefault(section, {})
+            if not isinstance(place, dict):
+                raise ConfigError(f"{key.strip()}: {section} is a value, not a table")
+        place[last] = _value(text.strip())
+    return result
+
+
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested tables, the second laid over the first."""
+    result = _copy(base)
+    for key, value in over.items():
+        nested = isinstance(value, Mapping) and isinstance(result.get(key), dict)
+        result[key] = merge(result[key], value) if nested else value
+    return result
+
+
+def _copy(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _copy(value) if isinstance(value, Mapping) else value for key, value in table.items()}
+
+
+def _value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def valid_keys(model: type[BaseModel] = Config, prefix: str = "") -> list[str]:
+    """All dotted keys that a configuration may have."""
+    keys = []
+    for name, spec in model.model_fields.items():
+        options = [spec.annotation, *getattr(spec.annotation, "__args__", ())]
+        section = next((o for o in options if isinstance(o, type) and issubclass(o, BaseModel)), None)
+        keys += valid_keys(section, f"{prefix}{name}.") if section else [f"{prefix}{name}"]
+    return keys
+
+
+def _explain(detail: Mapping[str, Any]) -> str:
+    path = ".".join(str(part) for part in detail["loc"] if part not in ("constrained-int", "literal['auto']"))
+    if detail["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(path, valid_keys(), n=1, cutoff=0.0)
+        return f"unknown key {path}; did you mean {near[0]}?"
+    if detail["type"] == "missing":
+        return f"{path} is missing"
+    message = str(detail["msg"]).removeprefix("Value error, ")
+    value = detail["input"]
+    shown = "" if isinstance(value, (dict, BaseModel)) else f" (it is {_show(value)})"
+    return f"{path}: {message}{shown}" if path else message
+
+
+def _show(value: object) -> str:
+    return "infinite" if isinstance(value, float) and math.isinf(value) else repr(value)

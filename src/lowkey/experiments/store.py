@@ -1,0 +1,242 @@
+"""The run directory: configuration, environment, metrics, ledger and checkpoints. Nothing half-written is ever visible.
+
+config.toml  environment.json  metrics.jsonl  ledger.jsonl  checkpoint-000042.safetensors  result.json
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Iterable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save as to_safetensors
+
+from lowkey.errors import RunError
+from lowkey.experiments.config import Config, parse, read
+from lowkey.federation import RoundRecord, RunState
+from lowkey.privacy import Ledger
+
+_FORMAT = 1
+_KEPT_CHECKPOINTS = 2
+_PACKAGES = ("lowkey", "numpy", "scipy", "torch", "dp-accounting", "cryptography", "safetensors")
+_FREE_TO_CHANGE = ("federation.rounds", "evaluation.", "runtime.", "paper.", "name", "privacy.target_epsilon")
+
+
+class RunDirectory:
+    """One run on disk. Made by :meth:`create`, found again by :meth:`open`."""
+
+    def __init__(self, path: Path, config: Config) -> None:
+        self.path, self.config = path, config
+        self._lock: int | None = None
+
+    # -- making and finding ------------------------------------------------------------------------------------------
+
+    @classmethod
+    def create(cls, path: Path, config: Config, *, claims_privacy: bool = True) -> RunDirectory:
+        """Start a new run in an empty or missing directory."""
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            hint = "add --resume to go on with it, or choose another --out" if _is_run(path) else "choose another --out"
+            raise RunError(f"{path} exists and is not empty; {hint}")
+        path.mkdir(parents=True, exist_ok=True)
+        _write(path / "environment.json", json.dumps(_environment(claims_privacy), indent=2).encode())
+        _write(path / "config.toml", config.to_toml().encode())
+        return cls(path, config)
+
+    @classmethod
+    def open(cls, path: Path) -> RunDirectory:
+        """An existing run."""
+        if not _is_run(path):
+            raise RunError(f"{path} is not a run directory (it has no config.toml); check the path")
+        return cls(path, parse(read(path / "config.toml")))
+
+    def adopt(self, config: Config) -> None:
+        """Go on with a changed configuration, as long as neither results nor promises so far would be untrue."""
+        old, new = _flatten(self.config.model_dump(mode="json")), _flatten(config.model_dump(mode="json"))
+        changed = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
+        fixed = [key for key in changed if not key.startswith(_FREE_TO_CHANGE)]
+        if fixed:
+            raise RunError(
+                f"{self.path} was started with another {fixed[0]} ({old.get(fixed[0])}, now {new.get(fixed[0])}); "
+                "resume it with its own settings, or start a new run with another --out"
+            )
+        if changed:
+            _write(self.path / "config.toml", config.to_toml().encode())
+        self.config = config
+
+    def lock(self) -> None:
+        """Make sure that no other process works on this run; held until this process ends."""
+        handle = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(handle)
+            raise RunError(f"{self.path} is in use by another process; wait for it or stop it") from None
+        self._lock = handle
+
+    def unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    # -- the ledger --------------------------------------------------------------------------------------------------
+
+    def ledger(self) -> Ledger:
+        return Ledger(self.path / "ledger.jsonl")
+
+    @property
+    def claims_privacy(self) -> bool:
+        """False for runs whose secrets were replayed: their ε means nothing."""
+        environment = json.loads((self.path / "environment.json").read_text(encoding="utf-8"))
+        return bool(environment["claims_privacy"])
+
+    # -- metrics and result ------------------------------------------------------------------------------------------
+
+    def append_metrics(self, record: RoundRecord) -> None:
+        with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record.to_json()) + "\n")
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """All rounds so far; a last line that is still being written is left out."""
+        file = self.path / "metrics.jsonl"
+        if not file.exists():
+            return []
+        lines = file.read_text(encoding="utf-8").split("\n")[:-1]
+        try:
+            return [json.loads(line) for line in lines]
+        except ValueError as error:
+            raise RunError(f"{file} is damaged ({error}); restore it from a copy") from error
+
+    def trim_metrics(self, last_round: int) -> None:
+        """Forget rounds that no checkpoint remembers: they will be played again."""
+        kept = [m for m in self.metrics() if m["round"] <= last_round]
+        _write(self.path / "metrics.jsonl", "".join(json.dumps(m) + "\n" for m in kept).encode())
+
+    def summary(self) -> dict[str, Any]:
+        """The figures of the run so far, from its metrics alone."""
+        metrics = self.metrics()
+        evaluated = [m for m in metrics if "accuracy" in m]
+        best = max(evaluated, key=lambda m: m["accuracy"], default=None)
+        last = metrics[-1] if metrics else {}
+        return {
+            "preset": self.config.name,
+            "rounds": last.get("round", 0),
+            "best_accuracy": best["accuracy"] if best else None,
+            "best_round": best["round"] if best else None,
+            "final_accuracy": evaluated[-1]["accuracy"] if evaluated else None,
+            "epsilon_paper": last.get("epsilon_paper"),
+            "epsilon_rdp": last.get("epsilon_rdp"),
+            "epsilon_pld": last.get("epsilon_pld"),
+            "bytes_up_per_client": last.get("bytes_up_per_client"),
+        }
+
+    def write_result(self, result: dict[str, Any]) -> None:
+        _write(self.path / "result.json", (json.dumps(result) + "\n").encode())
+
+    # -- checkpoints -------------------------------------------------------------------------------------------------
+
+    def save_checkpoint(self, state: RunState, ledger: Ledger) -> None:
+        """Make a state durable: model, server state and counters in one file that appears whole or not at all."""
+        arrays = {"weights": state.weights} | {f"server.{name}": array for name, array in state.server.items()}
+        counters = {
+            "format": _FORMAT,
+            "round": state.round,
+            "bytes_up": state.bytes_up,
+            "bytes_down": state.bytes_down,
+            "ledger_entries": len(ledger.entries),
+            "guarantee": self._fingerprint(),
+        }
+        contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+        content = to_safetensors(contiguous, metadata={"lowkey": json.dumps(counters)})
+        _write(self.path / f"checkpoint-{state.round:06d}.safetensors", content)
+        for old in self._checkpoints()[:-_KEPT_CHECKPOINTS]:
+            old.unlink()
+
+    def load_checkpoint(self, ledger: Ledger) -> RunState | None:
+        """The newest state; None when no round was finished yet."""
+        checkpoints = self._checkpoints()
+        if not checkpoints:
+            return None
+        newest = checkpoints[-1]
+        try:
+            with safe_open(newest, framework="numpy") as file:
+                counters = json.loads(file.metadata()["lowkey"])
+                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            state = RunState(
+                round=int(counters["round"]),
+                weights=arrays.pop("weights"),
+                server={name.removeprefix("server."): array for name, array in arrays.items()},
+                bytes_up=int(counters["bytes_up"]),
+                bytes_down=int(counters["bytes_down"]),
+            )
+        except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+            fallback = f"; remove it to resume from {checkpoints[-2].name}" if len(checkpoints) > 1 else ""
+            raise RunError(f"{newest} is damaged ({error}){fallback}") from error
+        if counters["guarantee"] != self._fingerprint():
+            raise RunError(f"{newest} belongs to another configuration; restore the config.toml it was made with")
+        if counters["ledger_entries"] > len(ledger.entries):
+            raise RunError(
+                f"{newest} knows {counters['ledger_entries']} private rounds, ledger.jsonl only {len(ledger.entries)}; "
+                "restore the ledger: what it lost was spent"
+            )
+        return state
+
+    def _checkpoints(self) -> list[Path]:
+        return sorted(self.path.glob("checkpoint-*.safetensors"))
+
+    def _fingerprint(self) -> str:
+        """Hash of every setting that must not change between start and resume."""
+        flat = _flatten(self.config.model_dump(mode="json"))
+        fixed = {key: value for key, value in flat.items() if not key.startswith(_FREE_TO_CHANGE)}
+        return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _is_run(path: Path) -> bool:
+    return (path / "config.toml").is_file()
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Replace a file so that after a crash either the old or the new content is there, whole."""
+    partial = path.with_name(f".{path.name}.partial")
+    with partial.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _flatten(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        flat |= _flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat
+
+
+def _environment(claims_privacy: bool) -> dict[str, Any]:
+    return {
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": os.cpu_count(),
+        "packages": dict(_versions(_PACKAGES)),
+        "claims_privacy": claims_privacy,
+    }
+
+
+def _versions(names: Iterable[str]) -> Iterable[tuple[str, str]]:
+    for name in names:
+        try:
+            yield name, version(name)
+        except PackageNotFoundError:
+            yield name, "not installed"

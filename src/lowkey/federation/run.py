@@ -1,0 +1,108 @@
+"""From the first round to the last: budget, round, evaluation, record, checkpoint."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from lowkey import checks
+from lowkey.errors import BudgetExhausted
+from lowkey.federation.records import RoundRecord, RunState
+from lowkey.federation.round import drive, round_flow
+from lowkey.federation.schemes import Scheme
+from lowkey.privacy import ClientLevelPrivacy, Epsilon, Ledger, epsilon
+from lowkey.protocols import Ask, Evaluator, Observer
+from lowkey.rng import OSSecrets, Secrets
+from lowkey.timing import StageClock
+
+StoppedBy = Literal["rounds", "privacy target"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """How long to go on.
+
+    Parameters
+    ----------
+    rounds : last round.
+    target_epsilon : do not start a round after which the claimed ε (PLD) would pass this; None for no limit.
+    evaluate_every : rounds between evaluations; the last round is always evaluated.
+    """
+
+    rounds: int
+    target_epsilon: float | None = None
+    evaluate_every: int = 1
+
+    def __post_init__(self) -> None:
+        checks.at_least("federation.rounds", self.rounds, 1)
+        checks.at_least("evaluation.every", self.evaluate_every, 1)
+        if self.target_epsilon is not None:
+            checks.positive("privacy.target_epsilon", self.target_epsilon)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Federation:
+    """All that a run needs besides its state."""
+
+    scheme: Scheme
+    ask: Ask
+    evaluate: Evaluator
+    ledger: Ledger = field(default_factory=Ledger)
+    secrets: Secrets = field(default_factory=OSSecrets)
+    clock: StageClock = field(default_factory=StageClock)
+
+    def run(
+        self,
+        state: RunState,
+        schedule: Schedule,
+        *,
+        save: Callable[[RunState, RoundRecord], None] = lambda _state, _record: None,
+        observers: Sequence[Observer] = (),
+    ) -> tuple[RunState, StoppedBy]:
+        """Play rounds until the schedule or the privacy target ends them.
+
+        ``save`` is called after every round, before the observers, and must make the round durable.
+        """
+        while state.round < schedule.rounds:
+            if self._next_round_passes(schedule.target_epsilon):
+                if state.round == 0:
+                    raise BudgetExhausted(
+                        f"already the first round would pass privacy.target_epsilon = {schedule.target_epsilon}; raise "
+                        "the noise multiplier or the target ('lowkey privacy calibrate' finds the noise)"
+                    )
+                return state, "privacy target"
+            state, record = self._play(state, schedule)
+            save(state, record)
+            for observer in observers:
+                observer(record)
+        return state, "rounds"
+
+    def _play(self, state: RunState, schedule: Schedule) -> tuple[RunState, RoundRecord]:
+        started = time.perf_counter()
+        flow = round_flow(self.scheme, state, secrets=self.secrets, ledger=self.ledger, clock=self.clock)
+        outcome = drive(flow, self.ask)
+        due = outcome.state.round % schedule.evaluate_every == 0 or outcome.state.round == schedule.rounds
+        evaluation: Mapping[str, float] = {}
+        if due:
+            with self.clock.stage("evaluate"):
+                evaluation = self.evaluate(outcome.state.weights)
+        with self.clock.stage("account"):
+            spent = self.epsilon()
+        seconds = self.clock.take() | {"round": time.perf_counter() - started}
+        return outcome.state, RoundRecord(outcome=outcome, evaluation=evaluation, epsilon=spent, seconds=seconds)
+
+    def epsilon(self) -> Epsilon | None:
+        """What has been spent so far; None where no finite ε is true (no privacy, no noise, replayed secrets)."""
+        privacy = self.scheme.privacy
+        if not isinstance(privacy, ClientLevelPrivacy) or privacy.event() is None or not self.secrets.claims_privacy:
+            return None
+        return epsilon(self.ledger.events, privacy.delta)
+
+    def _next_round_passes(self, target: float | None) -> bool:
+        privacy = self.scheme.privacy
+        if target is None or not isinstance(privacy, ClientLevelPrivacy):
+            return False
+        event = privacy.event()
+        return event is None or epsilon([*self.ledger.events, event], privacy.delta).pld > target

@@ -1,0 +1,163 @@
+"""The eight schemes of the paper, as compositions of codec, decoder, server rule and privacy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from lowkey.codec import LAMBDA_RULES, AdjointDecoder, Codec, CodecKind, LassoDecoder
+from lowkey.errors import InvalidInput
+from lowkey.privacy import (
+    ClientLevelPrivacy,
+    FixedSizeSampling,
+    NoPrivacy,
+    PoissonSampling,
+    Privacy,
+    Sampling,
+    SamplingKind,
+)
+from lowkey.protocols import Decoder
+from lowkey.server import Averaging, ErrorFeedback, ServerRule
+
+DecoderKind: TypeAlias = Literal["adjoint", "lasso"]
+
+_CODECS: dict[str, CodecKind] = {
+    "fl-std": "identity",
+    "fl-rnd": "random-subset",
+    "fl-freq": "low-pass-dct",
+    "fl-cs": "chunked-dct",
+}
+SCHEMES = (*_CODECS, *(f"{name}-dp" for name in _CODECS))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scheme:
+    """A way to learn together: what clients send, how it is protected, what the server makes of it.
+
+    Attributes
+    ----------
+    name : one of SCHEMES.
+    codec, decoder, server, privacy : the four parts.
+    weight_by_examples : the mean is weighted by data size; never in private schemes, where it would break the bound.
+    seed : names reproducible choices (order of local SGD; cohorts of schemes without privacy).
+    """
+
+    name: str
+    codec: Codec
+    decoder: Decoder
+    server: ServerRule
+    privacy: Privacy
+    weight_by_examples: bool
+    seed: int = 0
+
+    @property
+    def private(self) -> bool:
+        return self.privacy.private
+
+
+def make_scheme(
+    name: str,
+    *,
+    num_clients: int,
+    cohort: int,
+    ratio: float = 1.0,
+    chunks: int = 200,
+    decoder: DecoderKind | None = None,
+    lambda_rule: str = "relative-to-rms",
+    lambda_factor: float = 1.0,
+    tolerance: float = 1e-2,
+    max_iterations: int = 300,
+    server_rate: float | None = None,
+    momentum: float | None = None,
+    clip_norm: float | None = None,
+    noise_multiplier: float | None = None,
+    delta: float = 1e-5,
+    sampling: SamplingKind | None = None,
+    seed: int = 0,
+) -> Scheme:
+    """Compose one of the eight schemes.
+
+    Parameters
+    ----------
+    name : "fl-std", "fl-rnd", "fl-freq", "fl-cs", or one of these with "-dp".
+    num_clients : N, enrolled clients.
+    cohort : expected number of clients in a round.
+    ratio : measurements over parameters, in (0, 1]; "fl-std" sends everything and takes only 1.
+    chunks : P of "fl-cs".
+    decoder : "lasso" (default) or "adjoint", for "fl-cs".
+    lambda_rule, lambda_factor, tolerance, max_iterations : of the LASSO.
+    server_rate, momentum : of the server; 0.35 and 0.9 by default for "fl-cs", 1 and 0 for the others.
+    clip_norm, noise_multiplier, delta : of private schemes; the first two have no default.
+    sampling : "poisson" (default of private schemes) or "fixed" (default of the others).
+    seed : names the public shuffle and subsets, cohorts of schemes without privacy, and the order of local SGD.
+    """
+    if name not in SCHEMES:
+        raise InvalidInput(f"scheme is {name!r}; it must be one of {', '.join(SCHEMES)}")
+    family = name.removesuffix("-dp")
+    private, compressed_sensing = name.endswith("-dp"), family == "fl-cs"
+    if family == "fl-std" and ratio != 1.0:
+        raise InvalidInput(
+            f"codec.ratio is {ratio}, but {name} sends whole updates; leave it at 1 or use another scheme"
+        )
+    codec = Codec(kind=_CODECS[family], ratio=ratio, chunks=chunks, public_seed=seed)
+    return Scheme(
+        name=name,
+        codec=codec,
+        decoder=_decoder(
+            decoder or ("lasso" if compressed_sensing else "adjoint"),
+            name, lambda_rule, lambda_factor, tolerance, max_iterations,
+        ),
+        server=(
+            ErrorFeedback(
+                rate=0.35 if server_rate is None else server_rate, momentum=0.9 if momentum is None else momentum
+            )
+            if compressed_sensing
+            else Averaging(
+                rate=1.0 if server_rate is None else server_rate,
+                momentum=0.0 if momentum is None else momentum,
+                changing_operator=codec.changes_each_round,
+            )
+        ),
+        privacy=_privacy(name, private, num_clients, cohort, clip_norm, noise_multiplier, delta, sampling),
+        weight_by_examples=not private and not compressed_sensing,
+        seed=seed,
+    )  # fmt: skip
+
+
+def _decoder(
+    kind: DecoderKind, scheme: str, rule: str, factor: float, tolerance: float, max_iterations: int
+) -> Decoder:
+    if kind == "adjoint":
+        return AdjointDecoder()
+    if kind != "lasso":
+        raise InvalidInput(f"decoder.kind is {kind!r}; it must be 'lasso' or 'adjoint'")
+    if not scheme.startswith("fl-cs"):
+        raise InvalidInput(f"decoder.kind is 'lasso', which needs the chunks of fl-cs; {scheme} takes 'adjoint'")
+    if rule not in LAMBDA_RULES:
+        raise InvalidInput(f"decoder.lambda_rule is {rule!r}; it must be one of {', '.join(LAMBDA_RULES)}")
+    return LassoDecoder(rule=LAMBDA_RULES[rule](factor), tolerance=tolerance, max_iterations=max_iterations)
+
+
+def _privacy(
+    name: str,
+    private: bool,
+    num_clients: int,
+    cohort: int,
+    clip_norm: float | None,
+    noise_multiplier: float | None,
+    delta: float,
+    sampling: SamplingKind | None,
+) -> Privacy:
+    fixed = FixedSizeSampling(population=num_clients, size=cohort)  # checks cohort and population for both kinds
+    kind = sampling or ("poisson" if private else "fixed")
+    sampler: Sampling = (
+        fixed if kind == "fixed" else PoissonSampling(population=num_clients, probability=cohort / num_clients)
+    )
+    if not private:
+        return NoPrivacy(sampling=sampler)
+    if clip_norm is None or noise_multiplier is None:
+        raise InvalidInput(
+            f"{name} needs privacy.clip_norm and privacy.noise_multiplier; 'lowkey privacy calibrate' finds the noise "
+            "for a target ε"
+        )
+    return ClientLevelPrivacy(sampling=sampler, clip_norm=clip_norm, noise_multiplier=noise_multiplier, delta=delta)

@@ -1,0 +1,52 @@
+"""A module whose trainable parameters are one flat vector."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import torch
+from torch import nn
+
+from lowkey.errors import InvalidInput
+from lowkey.types import FloatArray
+
+
+class FlatModel:
+    """A private copy of a module; its trainable parameters are views into one float32 tensor, in their natural order.
+
+    Loading a model vector is then one copy, and an SGD step or a difference of models one pass. Buffers (such as
+    running means of batch normalisation) and frozen parameters keep the values the module came with.
+    """
+
+    def __init__(self, module: nn.Module, device: str = "cpu") -> None:
+        self.module = copy.deepcopy(module).to(device)
+        self.parameters = [p for p in self.module.parameters() if p.requires_grad]
+        if not self.parameters:
+            raise InvalidInput("the model has no trainable parameters; there is nothing to learn together")
+        for parameter in self.parameters:
+            if parameter.dtype != torch.float32:
+                raise InvalidInput(f"a parameter of the model is {parameter.dtype}; all must be torch.float32")
+        self.vector = torch.cat([p.detach().reshape(-1) for p in self.parameters])
+        start = 0
+        for parameter in self.parameters:
+            end = start + parameter.numel()
+            parameter.data = self.vector[start:end].view_as(parameter)
+            start = end
+
+    def load(self, weights: FloatArray) -> None:
+        self.vector.copy_(torch.from_numpy(weights))
+
+
+def model_vector(module: nn.Module) -> FloatArray:
+    """A copy of a module's trainable parameters as one float32 vector."""
+    return FlatModel(module).vector.numpy()
+
+
+def load_vector(module: nn.Module, weights: FloatArray) -> None:
+    """Write a model vector into a module, for instance the result of a run."""
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    expected = sum(p.numel() for p in parameters)
+    if weights.shape != (expected,):
+        raise InvalidInput(f"the vector has shape {weights.shape}, but the model has {expected} trainable parameters")
+    nn.utils.vector_to_parameters(torch.from_numpy(np.array(weights)), parameters)

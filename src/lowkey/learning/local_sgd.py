@@ -1,0 +1,108 @@
+"""Local training: a few steps of plain SGD on one client's data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from lowkey import checks
+from lowkey.errors import InvalidInput
+from lowkey.learning.datasets import ClientDatasets, as_tensors
+from lowkey.learning.flat import FlatModel
+from lowkey.protocols import LocalUpdate
+from lowkey.types import ClientId, FloatArray
+
+Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalSGD:
+    """What a client does with the common model in a round.
+
+    Parameters
+    ----------
+    steps : SGD steps, T_gd.
+    batch_size : examples per step; a client with fewer uses all it has in every step.
+    learning_rate : η.
+    """
+
+    steps: int = 5
+    batch_size: int = 10
+    learning_rate: float = 0.1
+
+    def __post_init__(self) -> None:
+        checks.at_least("training.local_steps", self.steps, 1)
+        checks.at_least("training.batch_size", self.batch_size, 1)
+        checks.positive("training.learning_rate", self.learning_rate)
+
+
+class TorchTrainer:
+    """Local SGD for any ``torch.nn.Module`` and any data; satisfies :class:`lowkey.protocols.Trainer`.
+
+    Parameters
+    ----------
+    module : the model; it is copied, never changed.
+    clients : one dataset per client.
+    sgd : steps, batch size and rate.
+    loss : of outputs and targets; cross-entropy by default.
+    device : where to compute, such as "cpu" or "cuda".
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        clients: ClientDatasets,
+        sgd: LocalSGD,
+        *,
+        loss: Loss = F.cross_entropy,
+        device: str = "cpu",
+    ) -> None:
+        self._module, self._clients, self._sgd, self._loss, self._device = module, clients, sgd, loss, device
+        self._model: FlatModel | None = None  # made where it is used: each worker process has its own
+        self.num_clients = len(clients)
+        self.num_coordinates = sum(p.numel() for p in module.parameters() if p.requires_grad)
+
+    def limit_threads(self, threads: int) -> None:
+        torch.set_num_threads(threads)
+
+    def train(self, weights: FloatArray, client: ClientId, rng: np.random.Generator) -> LocalUpdate:
+        """Change of the model after the local steps, starting from ``weights``."""
+        if self._model is None:
+            self._model = FlatModel(self._module, self._device)
+        model = self._model
+        try:
+            inputs, targets = as_tensors(self._clients[client], self._device)
+        except InvalidInput as error:
+            raise InvalidInput(f"data of client {client}: {error}") from error
+        model.load(weights)
+        model.module.train()
+        with torch.random.fork_rng(devices=[]):  # dropout repeats with the seed and leaves the caller's stream alone
+            torch.manual_seed(int(rng.integers(2**63)))
+            for batch in _batches(len(inputs), self._sgd, rng):
+                whole = batch is None
+                outputs = model.module(inputs if whole else inputs[batch])
+                loss = self._loss(outputs, targets if whole else targets[batch])
+                gradients = torch.autograd.grad(loss, model.parameters, allow_unused=True)
+                with torch.no_grad():
+                    for parameter, gradient in zip(model.parameters, gradients, strict=True):
+                        if gradient is not None:
+                            parameter.sub_(gradient, alpha=self._sgd.learning_rate)
+        update = model.vector.cpu().numpy() - weights
+        return LocalUpdate(update, len(inputs))
+
+
+def _batches(size: int, sgd: LocalSGD, rng: np.random.Generator) -> list[Tensor | None]:
+    """Index of each step's examples: epochs in random order, cut into batches; None stands for all of them."""
+    if size <= sgd.batch_size:
+        return [None] * sgd.steps
+    per_epoch = size // sgd.batch_size
+    epochs = -(-sgd.steps // per_epoch)
+    orders = [rng.permutation(size)[: per_epoch * sgd.batch_size] for _ in range(epochs)]
+    index = torch.from_numpy(np.concatenate(orders)).reshape(-1, sgd.batch_size)
+    return list(index[: sgd.steps])

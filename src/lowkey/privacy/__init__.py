@@ -1,0 +1,33 @@
+"""Client-level differential privacy: sampling, clipping, noise, accounting and the ledger."""
+
+from lowkey.privacy.accounting import Epsilon, Event, affordable_rounds, calibrate_noise, epsilon
+from lowkey.privacy.clipping import clip
+from lowkey.privacy.ledger import Entry, Ledger
+from lowkey.privacy.mechanism import ClientLevelPrivacy, NoPrivacy, Privacy
+from lowkey.privacy.noise import add_noise_share
+from lowkey.privacy.records import Bounded, Measurement, Noised, Open
+from lowkey.privacy.sampling import Cohort, FixedSizeSampling, PoissonSampling, Sampling, SamplingKind
+
+__all__ = [
+    "Bounded",
+    "ClientLevelPrivacy",
+    "Cohort",
+    "Entry",
+    "Epsilon",
+    "Event",
+    "FixedSizeSampling",
+    "Ledger",
+    "Measurement",
+    "NoPrivacy",
+    "Noised",
+    "Open",
+    "PoissonSampling",
+    "Privacy",
+    "Sampling",
+    "SamplingKind",
+    "add_noise_share",
+    "affordable_rounds",
+    "calibrate_noise",
+    "clip",
+    "epsilon",
+]

@@ -1,0 +1,102 @@
+"""The few seams of the system: what a part must offer to be put in another's place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from lowkey.types import ClientId, FloatArray
+
+if TYPE_CHECKING:  # names only: the seams depend on nobody
+    from lowkey.codec.result import Decoded
+    from lowkey.federation.records import Reply, Request, RoundRecord
+
+
+class Operator(Protocol):
+    """A linear map from model vectors (n) to measurements (m), and its exact adjoint.
+
+    ``forward`` may return its argument itself, or memory that it shares; callers do not write to it.
+    """
+
+    @property
+    def num_coordinates(self) -> int: ...
+
+    @property
+    def num_measurements(self) -> int: ...
+
+    def forward(self, vector: FloatArray) -> FloatArray: ...
+
+    def adjoint(self, measurements: FloatArray) -> FloatArray: ...
+
+
+class BlockOperator(Operator, Protocol):
+    """An operator that spreads the model over equal blocks and measures each by the first rows Θ of one DCT.
+
+    Measurements are ordered block by block; decoders solve in blocks and come back by ``from_blocks``.
+    """
+
+    @property
+    def num_blocks(self) -> int: ...
+
+    @property
+    def block_length(self) -> int: ...
+
+    @property
+    def block_measurements(self) -> int: ...
+
+    def from_blocks(self, blocks: FloatArray) -> FloatArray: ...
+
+
+class Decoder(Protocol):
+    """Turns measurements back into a model update. Knows nothing of clients, noise or rounds."""
+
+    def decode(self, operator: Operator, measurements: FloatArray) -> Decoded: ...
+
+
+@dataclass(frozen=True)
+class LocalUpdate:
+    """Result of local training: change of the model, and how many examples the client has."""
+
+    update: FloatArray = field(repr=False)
+    num_examples: int
+
+
+class Trainer(Protocol):
+    """Local learning at a client: where a framework such as PyTorch is plugged in."""
+
+    @property
+    def num_clients(self) -> int: ...
+
+    @property
+    def num_coordinates(self) -> int: ...
+
+    def limit_threads(self, threads: int) -> None:
+        """Called once in each worker process, so that workers together use the machine once."""
+        ...
+
+    def train(self, weights: FloatArray, client: ClientId, rng: np.random.Generator) -> LocalUpdate: ...
+
+
+class Evaluator(Protocol):
+    """Metrics of a model on held-out data; must include "accuracy" and "loss"."""
+
+    def __call__(self, weights: FloatArray) -> Mapping[str, float]: ...
+
+
+class Ask(Protocol):
+    """A runtime: carries requests to clients and their replies back.
+
+    Replies come in the order of the requests, as they become available; a client that is absent dropped out. A
+    reply's vector is valid only until the next reply is drawn, so that a runtime may reuse its memory.
+    """
+
+    def __call__(self, requests: Mapping[ClientId, Request]) -> Iterable[tuple[ClientId, Reply]]: ...
+
+
+class Observer(Protocol):
+    """Sees the record of every finished round."""
+
+    def __call__(self, record: RoundRecord, /) -> None: ...

@@ -1,0 +1,41 @@
+"""Choosing and opening a runtime."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+import scipy.fft
+
+from lowkey.federation import Client, Scheme
+from lowkey.protocols import Ask, Trainer
+from lowkey.rng import Secrets
+from lowkey.simulation.in_process import InProcess
+from lowkey.simulation.workers import WorkerPool
+from lowkey.timing import StageClock
+
+
+@contextmanager
+def open_runtime(
+    *,
+    scheme: Scheme,
+    trainer: Trainer,
+    secrets: Secrets,
+    clock: StageClock,
+    workers: int | Literal["auto"],
+    device: str = "cpu",
+) -> Iterator[Ask]:
+    """A runtime for the clients; the server's transforms use all cores while it is open.
+
+    "auto" takes one worker per core on the CPU; accelerators are used from the main process.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    count = (cores if device == "cpu" else 0) if workers == "auto" else workers
+    with scipy.fft.set_workers(cores):
+        if count == 0:
+            yield InProcess(Client(scheme=scheme, trainer=trainer, secrets=secrets, clock=clock))
+        else:
+            with WorkerPool(scheme=scheme, trainer=trainer, secrets=secrets, workers=count, clock=clock) as pool:
+                yield pool

@@ -1,0 +1,217 @@
+"""Clients in worker processes, with models and replies in shared memory.
+
+The parent publishes the model once a round; a worker trains a client and leaves its vector in a slot of shared memory;
+the parent hands vectors on in the order of the requests, whatever the workers' speed, so that sums do not depend on
+scheduling. Memory is a few slots per worker: neither the cohort nor the population matters.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing as mp
+import signal
+import sys
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from lowkey import checks
+from lowkey.errors import ClientFailed
+from lowkey.federation import Client, Reply, Request, Scheme
+from lowkey.protocols import Trainer
+from lowkey.rng import Secrets
+from lowkey.simulation.in_process import answer
+from lowkey.timing import StageClock
+from lowkey.types import ClientId, FloatArray
+
+_SLOTS = 3  # per worker: one being filled, one queued behind it, one waiting to be summed
+_STAGE_BYTES = 16
+
+
+@dataclass(frozen=True)
+class _Task:
+    client: ClientId
+    request: Request  # without the model, which stands in shared memory
+    has_model: bool
+    slot: int
+
+
+@dataclass(frozen=True)
+class _Done:
+    client: ClientId
+    slot: int
+    weight: float
+    seconds: dict[str, float]
+    error: ClientFailed | None = None
+
+
+@dataclass
+class _Worker:
+    """The parent's view of one worker process."""
+
+    process: Any
+    connection: Connection
+    stage: Any
+    slots: list[FloatArray]
+    free: list[int] = field(default_factory=lambda: list(range(_SLOTS)))
+    running: deque[_Task] = field(default_factory=deque)
+
+
+class _SharedStageClock(StageClock):
+    """Leaves the name of the running stage where the parent still finds it if this process dies."""
+
+    def __init__(self, memory: Any) -> None:
+        super().__init__()
+        self._memory = memory
+
+    def enter(self, name: str) -> None:
+        super().enter(name)
+        self._memory.value = name.encode()[: _STAGE_BYTES - 1]
+
+
+class WorkerPool:
+    """Satisfies :class:`lowkey.protocols.Ask` with several processes; use it as a context manager.
+
+    Parameters
+    ----------
+    scheme, trainer, secrets : what every client is made of; data is shared with the workers, not copied, where the
+        system can fork.
+    workers : number of processes, each of one thread.
+    clock : gets the clients' seconds, summed over clients.
+    """
+
+    def __init__(self, *, scheme: Scheme, trainer: Trainer, secrets: Secrets, workers: int, clock: StageClock) -> None:
+        checks.at_least("runtime.workers", workers, 1)
+        self._clock = clock
+        context: Any = mp.get_context("fork" if sys.platform == "linux" else "spawn")
+        length = scheme.codec.operator(trainer.num_coordinates, 1).num_measurements
+        shared_model = context.RawArray(ctypes.c_float, trainer.num_coordinates)
+        self._model = np.frombuffer(shared_model, np.float32)
+        self._workers: list[_Worker] = []
+        for _ in range(workers):
+            ours, theirs = context.Pipe()
+            slots = [context.RawArray(ctypes.c_float, length) for _ in range(_SLOTS)]
+            stage = context.RawArray(ctypes.c_char, _STAGE_BYTES)
+            process = context.Process(
+                target=_serve, args=(theirs, scheme, trainer, secrets, shared_model, slots, stage), daemon=True
+            )
+            process.start()
+            theirs.close()
+            views = [np.frombuffer(slot, np.float32) for slot in slots]
+            self._workers.append(_Worker(process, ours, stage, views))
+
+    def __enter__(self) -> WorkerPool:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all workers; safe to call twice."""
+        for worker in self._workers:
+            worker.connection.close()
+            worker.process.terminate()
+        for worker in self._workers:
+            worker.process.join()
+        self._workers = []
+
+    def __call__(self, requests: Mapping[ClientId, Request]) -> Iterator[tuple[ClientId, Reply]]:
+        for model in {id(r.weights): r.weights for r in requests.values() if r.weights is not None}.values():
+            self._model[:] = model
+        waiting = deque(requests.items())
+        arrived: dict[ClientId, tuple[_Worker, _Done]] = {}
+        try:
+            for client, request in requests.items():
+                while client not in arrived:
+                    self._hand_out(waiting)
+                    arrived |= self._collect()
+                worker, done = arrived.pop(client)
+                yield client, Reply(round=request.round, vector=worker.slots[done.slot], weight=done.weight)
+                worker.free.append(done.slot)
+        finally:  # abandoned half-way: let what runs come to its end, so that the next round finds clean workers
+            for worker, done in arrived.values():
+                worker.free.append(done.slot)
+            while any(worker.running for worker in self._workers if worker.process.is_alive()):
+                for worker, done in self._collect(ignore_errors=True).values():
+                    worker.free.append(done.slot)
+
+    def _hand_out(self, waiting: deque[tuple[ClientId, Request]]) -> None:
+        """Give every worker up to two tasks, so that it need not wait for the parent between clients."""
+        for _ in range(2):
+            for worker in self._workers:
+                if waiting and worker.free and len(worker.running) < 2:
+                    client, request = waiting.popleft()
+                    light = Request(round=request.round, shares=request.shares)
+                    task = _Task(client, light, request.weights is not None, worker.free.pop())
+                    worker.running.append(task)
+                    try:
+                        worker.connection.send(task)
+                    except OSError:
+                        raise self._death(worker) from None
+
+    def _collect(self, *, ignore_errors: bool = False) -> dict[ClientId, tuple[_Worker, _Done]]:
+        """Wait for at least one finished client."""
+        busy = {worker.connection: worker for worker in self._workers if worker.running}
+        finished = {}
+        for connection in wait(list(busy)):
+            worker = busy[connection]  # type: ignore[index]
+            try:
+                done: _Done = worker.connection.recv()
+            except (EOFError, OSError):
+                if ignore_errors:
+                    worker.running.clear()
+                    continue
+                raise self._death(worker) from None
+            worker.running.popleft()
+            self._clock.add(done.seconds)
+            if done.error is not None and not ignore_errors:
+                worker.free.append(done.slot)
+                raise done.error
+            finished[done.client] = (worker, done)
+        return finished
+
+    def _death(self, worker: _Worker) -> ClientFailed:
+        worker.process.join(5)
+        client = worker.running[0].client
+        worker.running.clear()
+        code = worker.process.exitcode
+        hint = "; it may have run out of memory" if code == -signal.SIGKILL else ""
+        return ClientFailed(client, worker.stage.value.decode() or "start", f"its process died, exit code {code}{hint}")
+
+
+def _serve(
+    connection: Connection, scheme: Scheme, trainer: Trainer, secrets: Secrets, model: Any, slots: list[Any], stage: Any
+) -> None:
+    """Body of a worker process: answer tasks until the parent closes the line or dies."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
+    trainer.limit_threads(1)
+    weights = np.frombuffer(model, np.float32)
+    vectors = [np.frombuffer(slot, np.float32) for slot in slots]
+    clock = _SharedStageClock(stage)
+    client = Client(scheme=scheme, trainer=trainer, secrets=secrets, clock=clock)
+    parent = mp.parent_process()
+    assert parent is not None
+    while connection in wait([connection, parent.sentinel]):
+        try:
+            task: _Task = connection.recv()
+        except (EOFError, OSError):
+            return
+        request = Request(
+            round=task.request.round, shares=task.request.shares, weights=weights if task.has_model else None
+        )
+        try:
+            reply = answer(client, task.client, request)
+            clock.enter("hand over")
+            vectors[task.slot][:] = reply.vector
+            done = _Done(task.client, task.slot, reply.weight, clock.take())
+        except ClientFailed as error:
+            plain = ClientFailed(error.client, error.stage, error.reason)  # its cause may not survive the pipe
+            done = _Done(task.client, task.slot, 0.0, clock.take(), plain)
+        connection.send(done)

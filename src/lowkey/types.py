@@ -1,0 +1,16 @@
+"""Names for the arrays and numbers that cross module borders."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray: TypeAlias = NDArray[np.float32]
+"""Model vectors (length n), measurements (length m) and blocks of either: always float32."""
+
+Bits: TypeAlias = NDArray[np.uint64]
+"""Random 64-bit words."""
+
+ClientId: TypeAlias = int
