@@ -9,7 +9,7 @@ import click
 import typer
 
 import lowkey
-from lowkey.cli import presets, privacy, report, run
+from lowkey.cli import demo, presets, privacy, report, run
 from lowkey.errors import LowkeyError
 
 app = typer.Typer(
@@ -20,6 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("run")(run.run)
+app.command("demo")(demo.demo)
 app.command("report")(report.report)
 app.add_typer(presets.app, name="presets")
 app.add_typer(privacy.app, name="privacy")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lowkey.cli.output import JsonOption, emit, human_bytes, human_epsilon
+
+if TYPE_CHECKING:  # imported when a command needs it, so that --help answers at once
+    from lowkey.experiments import Config
 
 
 def run(
@@ -22,6 +26,9 @@ def run(
     seed: Annotated[int | None, typer.Option(help="Seed of all reproducible choices; short for --set seed=...")] = None,
     out: Annotated[Path | None, typer.Option(help="Run directory; by default runs/PRESET-seedSEED.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where the run in --out stopped.")] = False,
+    track: Annotated[
+        str | None, typer.Option(help="Also send metrics to a tracker: 'tensorboard' writes into the run directory.")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -30,9 +37,8 @@ def run(
     Everything goes into the run directory: settings, metrics of every round, checkpoints and, for private schemes, the
     ledger of spent privacy. Stop with Ctrl-C whenever you like and go on with --resume.
     """
-    from lowkey.cli.progress import RunProgress
-    from lowkey.errors import ConfigError, LowkeyError, RunError
-    from lowkey.experiments import RunDirectory, find, override, parse
+    from lowkey.errors import ConfigError, RunError
+    from lowkey.experiments import RunDirectory
 
     changes = list(assignments or [])
     if rounds is not None:
@@ -40,15 +46,37 @@ def run(
     if seed is not None:
         changes.append(f"seed={seed}")
     if preset is not None:
-        table = find(preset)
+        config = load_config(preset, changes)
     elif resume and out is not None:
-        table = RunDirectory.open(out).config.model_dump(mode="json", exclude_none=True)
+        config = load_config(RunDirectory.open(out).config, changes)
     else:
         raise ConfigError("name a preset ('lowkey presets list' shows them) or a TOML file")
-    config = parse(override(table, changes)).resolve()
     directory = out or Path("runs") / f"{config.name.replace('/', '_')}-seed{config.seed}"
     if resume and not directory.exists():
         raise RunError(f"{directory} does not exist, so there is nothing to resume; leave out --resume to start it")
+    result = play(config, directory, resume=resume, quiet=quiet, tracker=track)
+    if as_json:
+        emit(result)
+    else:
+        _print(result, directory, config.paper.model_dump() if config.paper else None)
+
+
+def load_config(source: str | Config, changes: Sequence[str] = ()) -> Config:
+    """A resolved configuration from a preset, a TOML file or an earlier run."""
+    from lowkey.experiments import find, override, parse
+
+    table = find(source) if isinstance(source, str) else source.model_dump(mode="json", exclude_none=True)
+    return parse(override(table, changes)).resolve()
+
+
+def play(
+    config: Config, directory: Path, *, resume: bool = False, quiet: bool = False, tracker: str | None = None
+) -> dict[str, Any]:
+    """Run an experiment with progress on standard error."""
+    from lowkey.cli.progress import RunProgress
+    from lowkey.errors import LowkeyError
+    from lowkey.experiments.trackers import open_tracker
+
     try:
         from lowkey.simulation import run_experiment
     except ModuleNotFoundError as error:
@@ -56,22 +84,18 @@ def run(
             raise
         raise LowkeyError("simulation needs PyTorch; install it with: pip install 'lowkey[torch]'") from None
 
-    with RunProgress(int(config.federation.rounds), quiet=quiet) as progress:
+    with RunProgress(int(config.federation.rounds), quiet=quiet) as progress, open_tracker(tracker, directory) as extra:
         try:
-            result = run_experiment(
+            return run_experiment(
                 config,
                 directory,
                 resume=resume,
-                observers=[progress],
+                observers=[progress, *extra],
                 started=lambda _, state: progress.begin(state.round),
             )
         except KeyboardInterrupt:
             typer.echo(f"\nstopped; go on with: lowkey run --resume --out {directory}", err=True)
             raise
-    if as_json:
-        emit(result)
-    else:
-        _print(result, directory, config.paper.model_dump() if config.paper else None)
 
 
 def _print(result: dict[str, Any], directory: Path, paper: dict[str, Any] | None) -> None:

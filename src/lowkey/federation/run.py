@@ -12,7 +12,7 @@ from lowkey.errors import BudgetExhausted
 from lowkey.federation.records import RoundRecord, RunState
 from lowkey.federation.round import drive, round_flow
 from lowkey.federation.schemes import Scheme
-from lowkey.privacy import ClientLevelPrivacy, Epsilon, Ledger, epsilon
+from lowkey.privacy import ClientLevelPrivacy, Epsilon, Ledger, claimed_epsilon, epsilon
 from lowkey.protocols import Ask, Evaluator, Observer
 from lowkey.rng import OSSecrets, Secrets
 from lowkey.timing import StageClock
@@ -105,4 +105,4 @@ class Federation:
         if target is None or not isinstance(privacy, ClientLevelPrivacy):
             return False
         event = privacy.event()
-        return event is None or epsilon([*self.ledger.events, event], privacy.delta).pld > target
+        return event is None or claimed_epsilon([*self.ledger.events, event], privacy.delta) > target

@@ -1,6 +1,6 @@
 """Client-level differential privacy: sampling, clipping, noise, accounting and the ledger."""
 
-from lowkey.privacy.accounting import Epsilon, Event, affordable_rounds, calibrate_noise, epsilon
+from lowkey.privacy.accounting import Epsilon, Event, affordable_rounds, calibrate_noise, claimed_epsilon, epsilon
 from lowkey.privacy.clipping import clip
 from lowkey.privacy.ledger import Entry, Ledger
 from lowkey.privacy.mechanism import ClientLevelPrivacy, NoPrivacy, Privacy
@@ -28,6 +28,7 @@ __all__ = [
     "add_noise_share",
     "affordable_rounds",
     "calibrate_noise",
+    "claimed_epsilon",
     "clip",
     "epsilon",
 ]

@@ -13,11 +13,12 @@ replacing one (sensitivity 2S), because there a drawn client displaces another.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import dp_accounting
 import numpy as np
@@ -70,6 +71,9 @@ class Event:
         return asdict(self)
 
 
+Counted: TypeAlias = tuple[tuple[Event, int], ...]
+
+
 @dataclass(frozen=True)
 class Epsilon:
     """ε at one δ by each accountant; ``paper`` is None where the published formula is not true of the sampling."""
@@ -92,52 +96,60 @@ def epsilon(events: Iterable[Event], delta: float) -> Epsilon:
     events : any order; an empty list has spent nothing.
     delta : in (0, 1).
     """
-    checks.fraction("delta", delta, include_one=False)
-    merged: dict[Event, int] = {}
-    for event in events:
-        key = replace(event, count=1)
-        merged[key] = merged.get(key, 0) + event.count
-    return _epsilon(tuple(sorted(merged.items(), key=str)), delta)
-
-
-@lru_cache(maxsize=4096)
-def _epsilon(counted: tuple[tuple[Event, int], ...], delta: float) -> Epsilon:
+    counted = _count(events, delta)
     if not counted:
         return Epsilon(paper=0.0, rdp=0.0, pld=0.0)
-    kinds = {event.kind for event, _ in counted}
-    if len(kinds) > 1:
-        raise InvalidInput(
-            "cannot add up rounds with Poisson and with fixed-size cohorts: their ε are about different neighbours; "
-            "keep one kind of sampling for one population"
-        )
+    poisson = counted[0][0].kind == "poisson"
     return Epsilon(
-        paper=_classic(counted, delta) if kinds == {"poisson"} else None,
+        paper=_classic(counted, delta) if poisson else None,
         rdp=_improved(counted, delta),
         pld=_pld(counted, delta),
     )
 
 
-def _total_rdp(counted: tuple[tuple[Event, int], ...], orders: tuple[float, ...]) -> NDArray[np.float64]:
+def claimed_epsilon(events: Iterable[Event], delta: float) -> float:
+    """The PLD figure alone: what targets are measured by."""
+    counted = _count(events, delta)
+    return _pld(counted, delta) if counted else 0.0
+
+
+def _count(events: Iterable[Event], delta: float) -> Counted:
+    """Distinct events with their number, in a fixed order."""
+    checks.fraction("delta", delta, include_one=False)
+    merged: dict[Event, int] = {}
+    for event in events:
+        key = replace(event, count=1)
+        merged[key] = merged.get(key, 0) + event.count
+    if len({event.kind for event in merged}) > 1:
+        raise InvalidInput(
+            "cannot add up rounds with Poisson and with fixed-size cohorts: their ε are about different neighbours; "
+            "keep one kind of sampling for one population"
+        )
+    return tuple(sorted(merged.items(), key=str))
+
+
+def _total_rdp(counted: Counted, orders: tuple[float, ...]) -> NDArray[np.float64]:
     total = np.zeros(len(orders))
     for event, count in counted:
         total += count * _rdp(event, orders)
     return total
 
 
-def _classic(counted: tuple[tuple[Event, int], ...], delta: float) -> float:
+def _classic(counted: Counted, delta: float) -> float:
     """min over α of T·RDP(α) + log(1/δ)/(α−1); Abadi et al. (2016), Theorem 2."""
     orders = np.array(_INTEGER_ORDERS)
     return float(np.min(_total_rdp(counted, _INTEGER_ORDERS) - math.log(delta) / (orders - 1)))
 
 
-def _improved(counted: tuple[tuple[Event, int], ...], delta: float) -> float:
+def _improved(counted: Counted, delta: float) -> float:
     orders = _FINE_ORDERS if counted[0][0].kind == "poisson" else _INTEGER_ORDERS
     return float(compute_epsilon(orders, _total_rdp(counted, orders), delta)[0])
 
 
 @lru_cache(maxsize=64)
 def _rdp(event: Event, orders: tuple[float, ...]) -> NDArray[np.float64]:
-    """RDP of one round at each order."""
+    """RDP of one round at each order; infinite at orders where dp-accounting finds no bound, which is safe."""
+    logging.getLogger("absl").setLevel(logging.ERROR)  # it warns of each such order
     if event.kind == "poisson":
         accountant = RdpAccountant(orders)
         gaussian = dp_accounting.GaussianDpEvent(event.noise_multiplier)
@@ -153,7 +165,8 @@ def _rdp(event: Event, orders: tuple[float, ...]) -> NDArray[np.float64]:
     return np.asarray(accountant._rdp, dtype=np.float64)  # no public accessor in dp-accounting 0.6
 
 
-def _pld(counted: tuple[tuple[Event, int], ...], delta: float) -> float:
+@lru_cache(maxsize=4096)
+def _pld(counted: Counted, delta: float) -> float:
     total = privacy_loss_distribution.identity(_PLD_INTERVAL)
     for event, count in counted:
         total = total.compose(_round_pld(event).self_compose(count))
@@ -209,10 +222,7 @@ def calibrate_noise(
     """Smallest noise multiplier, up to 4 decimals, whose PLD ε over all rounds is at most the target."""
     checks.positive("epsilon", target_epsilon)
 
-    def excess(log_z: float) -> float:
-        return spent(math.exp(log_z)).pld - target_epsilon
-
-    def spent(z: float) -> Epsilon:
+    def spent(z: float) -> float:
         event = Event(
             kind=kind,
             noise_multiplier=z,
@@ -220,21 +230,21 @@ def calibrate_noise(
             population=population,
             count=rounds,
         )
-        return epsilon([event], delta)
+        return claimed_epsilon([event], delta)
 
     upper = 1.0
-    while spent(upper).pld > target_epsilon:
+    while spent(upper) > target_epsilon:
         upper *= 2.0
         if upper > 2.0**20:
             raise InvalidInput(f"no noise multiplier up to a million reaches epsilon {target_epsilon:g}; raise it")
     lower = upper / 2.0
-    while spent(lower).pld <= target_epsilon and lower > 0.1:
+    while spent(lower) <= target_epsilon and lower > 0.1:
         lower /= 2.0
-    if excess(math.log(lower)) <= 0:
+    if spent(lower) <= target_epsilon:
         return lower
-    z = math.exp(scipy.optimize.brentq(excess, math.log(lower), math.log(upper), xtol=1e-6, rtol=1e-6))
+    z = float(scipy.optimize.brentq(lambda z: spent(z) - target_epsilon, lower, upper, xtol=1e-5))
     rounded = math.ceil(z * 1e4) / 1e4
-    while spent(rounded).pld > target_epsilon:  # re-verify after rounding: err to the private side
+    while spent(rounded) > target_epsilon:  # re-verify after rounding: err to the private side
         rounded = round(rounded + 1e-4, 4)
     return rounded
 
@@ -245,7 +255,7 @@ def affordable_rounds(event: Event, *, target_epsilon: float, delta: float, spen
     before = tuple(spent)
 
     def fits(rounds: int) -> bool:
-        return epsilon([*before, replace(event, count=rounds)], delta).pld <= target_epsilon
+        return claimed_epsilon([*before, replace(event, count=rounds)], delta) <= target_epsilon
 
     if not fits(1):
         return 0

@@ -1,0 +1,173 @@
+"""One contract for every operator, and what is special to each."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lowkey.codec import ChunkedDCT, Codec, Identity, LowPassDCT, RandomSubset
+from lowkey.codec.operators import fast_length
+from lowkey.errors import InvalidInput
+from lowkey.protocols import Operator
+from lowkey.rng import PublicStream
+
+KINDS = ["identity", "random-subset", "low-pass-dct", "chunked-dct"]
+
+
+def build(kind: str, n: int, ratio: float, chunks: int = 3, seed: int = 0) -> Operator:
+    ratio = 1.0 if kind == "identity" else ratio
+    return Codec(kind=kind, ratio=ratio, chunks=min(chunks, n), public_seed=seed).operator(n, 1)
+
+
+operators = st.builds(
+    build,
+    st.sampled_from(KINDS),
+    n=st.integers(1, 300),
+    ratio=st.floats(0.001, 1.0),
+    chunks=st.integers(1, 9),
+    seed=st.integers(0, 2**31),
+)
+seeds = st.integers(0, 2**32 - 1)
+
+
+def vector(seed: int, length: int) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=length).astype(np.float32)
+
+
+@settings(deadline=None)
+@given(operators, seeds)
+def test_adjoint_is_exact(operator: Operator, seed: int) -> None:
+    x, y = vector(seed, operator.num_coordinates), vector(seed + 1, operator.num_measurements)
+    left = float(np.dot(operator.forward(x).astype(np.float64), y))
+    right = float(np.dot(x, operator.adjoint(y).astype(np.float64)))
+    scale = np.linalg.norm(x) * np.linalg.norm(y) + 1e-9
+    assert abs(left - right) / scale < 2e-6
+
+
+@settings(deadline=None)
+@given(operators, seeds, st.floats(-3, 3), st.floats(-3, 3))
+def test_forward_is_linear(operator: Operator, seed: int, a: float, b: float) -> None:
+    x, y = vector(seed, operator.num_coordinates), vector(seed + 1, operator.num_coordinates)
+    a32, b32 = np.float32(a), np.float32(b)
+    together = operator.forward(a32 * x + b32 * y)
+    apart = a32 * operator.forward(x) + b32 * operator.forward(y)
+    np.testing.assert_allclose(together, apart, atol=5e-5)
+
+
+@settings(deadline=None)
+@given(operators, seeds)
+def test_never_lengthens_and_keeps_type_and_argument(operator: Operator, seed: int) -> None:
+    x = vector(seed, operator.num_coordinates)
+    before = x.copy()
+    y = operator.forward(x)
+    back = operator.adjoint(y)
+    assert y.dtype == back.dtype == np.float32
+    assert y.shape == (operator.num_measurements,)
+    assert back.shape == x.shape
+    assert np.linalg.norm(y) <= np.linalg.norm(x) * (1 + 1e-5)
+    np.testing.assert_array_equal(x, before)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("n", [1, 2, 7, 1009])
+def test_full_ratio_is_inverted_by_the_adjoint(kind: str, n: int) -> None:
+    operator = build(kind, n, 1.0)
+    x = vector(3, n)
+    np.testing.assert_allclose(operator.adjoint(operator.forward(x)), x, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_same_public_seed_gives_the_same_map_and_another_does_not(kind: str) -> None:
+    x = vector(0, 500)
+    first, again, other = (build(kind, 500, 0.2, seed=s) for s in (1, 1, 2))
+    np.testing.assert_array_equal(first.forward(x), again.forward(x))
+    if kind in ("random-subset", "chunked-dct"):
+        assert not np.array_equal(first.forward(x), other.forward(x))
+
+
+def test_random_subset_is_new_each_round_and_the_shuffle_is_not() -> None:
+    x = vector(0, 500)
+    for kind, changes in (("random-subset", True), ("chunked-dct", False), ("low-pass-dct", False)):
+        codec = Codec(kind=kind, ratio=0.2, chunks=5)
+        same = np.array_equal(codec.operator(500, 1).forward(x), codec.operator(500, 2).forward(x))
+        assert codec.changes_each_round is changes
+        assert same is not changes
+
+
+def test_random_subset_by_hand() -> None:
+    operator = RandomSubset(6, 0.5, PublicStream(0, "x"))
+    x = np.arange(6, dtype=np.float32) + 1
+    assert operator.forward(x).tolist() == [x[i] for i in operator.kept]
+    scattered = operator.adjoint(np.array([7, 8, 9], np.float32))
+    assert [scattered[i] for i in operator.kept] == [7, 8, 9]
+    assert np.count_nonzero(scattered) == 3
+
+
+def test_low_pass_by_hand() -> None:
+    # orthonormal DCT-II of a constant: all energy in the first coefficient, √n times the constant
+    operator = LowPassDCT(4, 0.25)
+    np.testing.assert_allclose(operator.forward(np.full(4, 3, np.float32)), [6.0], rtol=1e-6)
+
+
+def test_chunked_dct_measures_orthonormally() -> None:
+    """ΘΘᵀ = I on every block, so Θ Θᵀ y returns y where padding is absent."""
+    operator = ChunkedDCT(200, 0.3, 10, PublicStream(1, "x"))
+    assert operator.block_length * operator.num_blocks == 200
+    y = vector(0, operator.num_measurements)
+    np.testing.assert_allclose(operator.forward(operator.adjoint(y)), y, atol=1e-5)
+
+
+def test_padding_never_reaches_the_model() -> None:
+    operator = ChunkedDCT(17, 1.0, 3, PublicStream(0, "x"))
+    assert operator.num_blocks * operator.block_length > 17
+    assert operator.from_blocks(np.ones((operator.num_blocks, operator.block_length), np.float32)).shape == (17,)
+
+
+def test_papers_dimensions() -> None:
+    """n = 1,663,370 in 200 chunks: chunks of 8,320, and 416, 832 and 1,664 coefficients of each."""
+    for ratio, per_chunk in ((0.05, 416), (0.1, 832), (0.2, 1664)):
+        operator = ChunkedDCT(1_663_370, ratio, 200, PublicStream(0, "x"))
+        assert operator.block_length == 8320
+        assert operator.num_measurements == 200 * per_chunk
+
+
+@given(st.integers(1, 100_000))
+def test_fast_length_is_the_next_smooth_number(length: int) -> None:
+    found = fast_length(length)
+    rest = found
+    for prime in (2, 3, 5, 7, 11, 13):
+        while rest % prime == 0:
+            rest //= prime
+    assert rest == 1
+    assert length <= found < 1.2 * length + 2
+
+
+@pytest.mark.parametrize("ratio", [0.0, -0.1, 1.0001, float("nan"), float("inf")])
+@pytest.mark.parametrize("kind", ["random-subset", "low-pass-dct", "chunked-dct"])
+def test_ratio_outside_its_range_is_refused(kind: str, ratio: float) -> None:
+    with pytest.raises(InvalidInput, match=r"codec\.ratio"):
+        Codec(kind=kind, ratio=ratio)
+
+
+def test_more_chunks_than_parameters_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="use at most 10 chunks"):
+        ChunkedDCT(10, 0.5, 11, PublicStream(0, "x"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_wrong_length_and_type_are_refused(kind: str) -> None:
+    operator = build(kind, 10, 0.5)
+    with pytest.raises(InvalidInput, match="vector of 10 numbers"):
+        operator.forward(np.zeros(11, np.float32))
+    with pytest.raises(InvalidInput, match="float32"):
+        operator.forward(np.zeros(10))
+    with pytest.raises(InvalidInput, match="vector of"):
+        operator.adjoint(np.zeros(operator.num_measurements + 1, np.float32))
+
+
+def test_identity_copies_nothing() -> None:
+    x = vector(0, 5)
+    assert Identity(5).forward(x) is x
+    assert Identity(5).adjoint(x) is x

@@ -1,0 +1,45 @@
+"""Shared pieces of the tests: a small problem that learns, and operators of every kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from lowkey.experiments import Config, find, override, parse
+
+
+@pytest.fixture(autouse=True)
+def _single_thread() -> Iterator[None]:
+    """Sums in one thread, so that bit-for-bit comparisons mean something."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def tiny_config(preset: str = "demo/fl-std", *changes: str) -> Config:
+    """A preset shrunk to seconds: 100 clients of the bundled sample, a small network, no worker processes."""
+    small = (
+        "data.clients=400",
+        "model.filters=[2, 4]",
+        "model.hidden=8",
+        "federation.cohort=5",
+        "federation.rounds=3",
+        "runtime.workers=0",
+        "codec.chunks=3",
+    )
+    return parse(override(find(preset), [*small, *changes])).resolve()
+
+
+@pytest.fixture
+def run_path(tmp_path: Path) -> Path:
+    return tmp_path / "run"
