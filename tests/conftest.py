@@ -27,7 +27,7 @@ def rng() -> np.random.Generator:
 
 
 def tiny_config(preset: str = "demo/fl-std", *changes: str) -> Config:
-    """A preset shrunk to seconds: 100 clients of the bundled sample, a small network, no worker processes."""
+    """A preset shrunk to seconds: 400 clients of the bundled sample, a small network, no worker processes."""
     small = (
         "data.clients=400",
         "model.filters=[2, 4]",

@@ -85,6 +85,14 @@ def test_nothing_is_lost_what_is_not_applied_stays_in_the_error() -> None:
     np.testing.assert_allclose(operator.forward(applied) + state["error"], given, atol=1e-4)
 
 
+def test_error_feedback_with_maps_that_share_memory() -> None:
+    """Identity and adjoint return their argument; the update must survive the subtraction."""
+    rule, operator = ErrorFeedback(rate=1.0, momentum=0.0), Identity(3)
+    step = rule.step(rule.init(operator), np.ones(3, np.float32), operator, AdjointDecoder())
+    assert step.decoded.update.tolist() == [1.0, 1.0, 1.0]
+    assert not step.state["error"].any()
+
+
 def test_steps_do_not_change_their_arguments() -> None:
     operator = ChunkedDCT(60, 0.5, 3, PublicStream(0, "x"))
     for rule in (ErrorFeedback(), Averaging(momentum=0.5)):

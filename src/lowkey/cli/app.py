@@ -14,7 +14,7 @@ from lowkey.errors import LowkeyError
 
 app = typer.Typer(
     name="lowkey",
-    help="Federated learning whose updates are small (compressed), keyed (secure sums) and discreet (private).",
+    help="Federated learning whose updates are small (compressed) and discreet (differentially private).",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from lowkey.cli.output import JsonOption, emit
+from lowkey.cli.output import JsonOption, emit, human_epsilon
 from lowkey.cli.run import load_config, play
 
 _PRESETS = ("demo/fl-std-dp", "demo/fl-cs-dp")
@@ -42,7 +42,7 @@ def demo(
     typer.echo(f"{'':>14}  {'accuracy':>8}  {'ε (δ=1e-5)':>10}  {'upload per client and round':>27}")
     for summary in summaries:
         typer.echo(
-            f"{summary['preset']:>14}  {summary['final_accuracy']:8.3f}  {summary['epsilon_pld']:10.3f}  "
+            f"{summary['preset']:>14}  {summary['final_accuracy']:8.3f}  {human_epsilon(summary['epsilon_pld'], 3):>10}  "
             f"{summary['bytes_up_per_client'] / 1e3:24.1f} kB"
         )
     typer.echo(f"\nreport: {out / 'report.html'}")

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from lowkey.rounding import round_up
+
 JsonOption = Annotated[bool, typer.Option("--json", help="End standard output with one line of JSON, for scripts.")]
 
 
@@ -24,6 +26,6 @@ def human_bytes(count: float) -> str:
     return f"{count:.3g} TB"
 
 
-def human_epsilon(value: float | None) -> str:
-    """An ε, or a dash where there is none."""
-    return "–" if value is None else f"{value:.4f}"
+def human_epsilon(value: float | None, decimals: int = 4) -> str:
+    """An ε, rounded up, or a dash where there is none."""
+    return "–" if value is None else f"{round_up(value, decimals):.{decimals}f}"

@@ -8,7 +8,9 @@ import typer
 
 from lowkey.cli.output import JsonOption, emit
 
-app = typer.Typer(help="The settings that come with Lowkey: every row of the paper's tables, and the demo.")
+app = typer.Typer(
+    help="The settings that come with Lowkey: every row of the paper's Fashion-MNIST table, and the demo."
+)
 
 
 @app.command("list")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lowkey.cli.output import JsonOption, emit
+from lowkey.cli.output import JsonOption, emit, human_epsilon
 
 app = typer.Typer(help="What a setting costs in privacy, and which noise reaches a target.")
 
@@ -29,7 +29,7 @@ Clients = Annotated[int | None, typer.Option(help="Number of clients; needed wit
 
 _ABOUT = (
     "Unit: one client with all its data. δ = {delta:g}. Sampling: {sampling}; neighbours: {neighbours}.\n"
-    "For people who see the released models. The server knows who took part: against it there is no amplification."
+    "For people who see released models but not who took part. Nothing is claimed against the server: docs/guarantees.md."
 )
 _NEIGHBOURS = {"poisson": "one client's contribution present or zero", "fixed": "one client replaced by another"}
 
@@ -61,9 +61,9 @@ def epsilon(
         emit({"epsilon_paper": spent.paper, "epsilon_rdp": spent.rdp, "epsilon_pld": spent.pld})
         return
     typer.echo(f"ε = {spent.claimed:.4f}   (PLD, the figure to claim)")
-    typer.echo(f"    {spent.rdp:.4f}   by RDP")
+    typer.echo(f"    {human_epsilon(spent.rdp)}   by RDP")
     if spent.paper is not None:
-        typer.echo(f"    {spent.paper:.4f}   as the paper counts (classic moments accountant)")
+        typer.echo(f"    {human_epsilon(spent.paper)}   as the paper counts (classic moments accountant)")
     typer.echo(_ABOUT.format(delta=delta, sampling=sampling.value, neighbours=_NEIGHBOURS[sampling.value]))
 
 

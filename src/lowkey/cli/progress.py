@@ -8,7 +8,7 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from lowkey.cli.output import human_bytes
+from lowkey.cli.output import human_bytes, human_epsilon
 from lowkey.federation import RoundRecord
 
 _SECONDS_BETWEEN_LINES = 10.0
@@ -59,6 +59,6 @@ class RunProgress:
             self._best = max(self._best, accuracy)
             parts.append(f"accuracy {accuracy:.3f} (best {self._best:.3f})")
         if record.epsilon is not None:
-            parts.append(f"ε {record.epsilon.claimed:.3f}")
+            parts.append(f"ε {human_epsilon(record.epsilon.pld, 3)}")
         parts.append(f"up {human_bytes(record.outcome.state.bytes_up)}")
         return "  ".join(parts)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from lowkey import checks
 from lowkey.codec.operators import ChunkedDCT, Identity, LowPassDCT, RandomSubset
+from lowkey.errors import InvalidInput
 from lowkey.protocols import Operator
 from lowkey.rng import PublicStream
 
@@ -32,7 +33,11 @@ class Codec:
     public_seed: int = 0
 
     def __post_init__(self) -> None:
+        if self.kind not in get_args(CodecKind):
+            raise InvalidInput(f"codec kind is {self.kind!r}; it must be one of {', '.join(get_args(CodecKind))}")
         checks.fraction("codec.ratio", self.ratio)
+        if self.kind == "identity" and self.ratio != 1.0:
+            raise InvalidInput(f"codec.ratio is {self.ratio}, but whole updates are sent; leave it at 1")
         checks.at_least("codec.chunks", self.chunks, 1)
 
     @property

@@ -6,7 +6,7 @@ References
 ----------
 Beck and Teboulle (2009), *A fast iterative shrinkage-thresholding algorithm*, Eq. (4.1)–(4.3).
 O'Donoghue and Candès (2015), *Adaptive restart for accelerated gradient schemes*, gradient test (Section 3.2).
-Kerkouche et al. (2021), Eq. (8): the problem; they solve it by OWL-QN with an unstated λ.
+Kerkouche et al. (2021), Eq. (4): the problem; they solve it by OWL-QN with an unstated λ.
 """
 
 from __future__ import annotations

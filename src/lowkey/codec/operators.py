@@ -5,7 +5,7 @@ hold the same map. All arithmetic is float32; SciPy's transforms use as many thr
 
 References
 ----------
-Kerkouche et al. (2021), *Compression Boosts Differentially Private Federated Learning*, Section IV.
+Kerkouche et al. (2021), *Compression Boosts Differentially Private Federated Learning*, Section 3.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ class EvaluationConfig(Section):
 
 
 class RuntimeConfig(Section):
-    """Speed and safety of the simulation; changes no result."""
+    """Speed and safety of the simulation; changes no result beyond rounding."""
 
     workers: Annotated[int, Field(ge=0)] | Literal["auto"] = Field(
         default="auto", description='processes; 0 runs clients in the main process, "auto" takes one per core'

@@ -1,4 +1,4 @@
-"""Named settings that come with the package: every row of the paper's tables, and the demo."""
+"""Named settings that come with the package: every row of the paper's Fashion-MNIST table, and the demo."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_safetensors
 
+from lowkey.durable import replace_file
 from lowkey.errors import RunError
 from lowkey.experiments.config import Config, parse, read
 from lowkey.federation import RoundRecord, RunState
@@ -27,7 +28,7 @@ from lowkey.privacy import Ledger
 _FORMAT = 1
 _KEPT_CHECKPOINTS = 2
 _PACKAGES = ("lowkey", "numpy", "scipy", "torch", "dp-accounting", "cryptography", "safetensors")
-_FREE_TO_CHANGE = ("federation.rounds", "evaluation.", "runtime.", "paper.", "name", "privacy.target_epsilon")
+_FREE_TO_CHANGE = ("federation.rounds", "evaluation", "runtime", "paper", "name", "privacy.target_epsilon")
 
 
 class RunDirectory:
@@ -40,14 +41,14 @@ class RunDirectory:
     # -- making and finding ------------------------------------------------------------------------------------------
 
     @classmethod
-    def create(cls, path: Path, config: Config, *, claims_privacy: bool = True) -> RunDirectory:
+    def create(cls, path: Path, config: Config) -> RunDirectory:
         """Start a new run in an empty or missing directory."""
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             hint = "add --resume to go on with it, or choose another --out" if _is_run(path) else "choose another --out"
             raise RunError(f"{path} exists and is not empty; {hint}")
         path.mkdir(parents=True, exist_ok=True)
-        _write(path / "environment.json", json.dumps(_environment(claims_privacy), indent=2).encode())
-        _write(path / "config.toml", config.to_toml().encode())
+        replace_file(path / "environment.json", json.dumps(_environment(), indent=2).encode())
+        replace_file(path / "config.toml", config.to_toml().encode())
         return cls(path, config)
 
     @classmethod
@@ -59,16 +60,15 @@ class RunDirectory:
 
     def adopt(self, config: Config) -> None:
         """Go on with a changed configuration, as long as neither results nor promises so far would be untrue."""
-        old, new = _flatten(self.config.model_dump(mode="json")), _flatten(config.model_dump(mode="json"))
-        changed = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
-        fixed = [key for key in changed if not key.startswith(_FREE_TO_CHANGE)]
-        if fixed:
-            raise RunError(
-                f"{self.path} was started with another {fixed[0]} ({old.get(fixed[0])}, now {new.get(fixed[0])}); "
-                "resume it with its own settings, or start a new run with another --out"
-            )
-        if changed:
-            _write(self.path / "config.toml", config.to_toml().encode())
+        old, new = _fixed_settings(self.config), _fixed_settings(config)
+        for key in sorted(old.keys() | new.keys()):
+            if old.get(key) != new.get(key):
+                raise RunError(
+                    f"{self.path} was started with another {key} ({old.get(key)}, now {new.get(key)}); resume it with "
+                    "its own settings, or start a new run with another --out"
+                )
+        if config != self.config:
+            replace_file(self.path / "config.toml", config.to_toml().encode())
         self.config = config
 
     def lock(self) -> None:
@@ -93,9 +93,17 @@ class RunDirectory:
 
     @property
     def claims_privacy(self) -> bool:
-        """False for runs whose secrets were replayed: their ε means nothing."""
-        environment = json.loads((self.path / "environment.json").read_text(encoding="utf-8"))
-        return bool(environment["claims_privacy"])
+        """False for runs whose secrets were ever replayed: their ε means nothing."""
+        return bool(self._environment()["claims_privacy"])
+
+    def withdraw_claim(self) -> None:
+        """Note for good that secrets of this run were replayed."""
+        changed = self._environment() | {"claims_privacy": False}
+        replace_file(self.path / "environment.json", json.dumps(changed, indent=2).encode())
+
+    def _environment(self) -> dict[str, Any]:
+        environment: dict[str, Any] = json.loads((self.path / "environment.json").read_text(encoding="utf-8"))
+        return environment
 
     # -- metrics and result ------------------------------------------------------------------------------------------
 
@@ -117,7 +125,7 @@ class RunDirectory:
     def trim_metrics(self, last_round: int) -> None:
         """Forget rounds that no checkpoint remembers: they will be played again."""
         kept = [m for m in self.metrics() if m["round"] <= last_round]
-        _write(self.path / "metrics.jsonl", "".join(json.dumps(m) + "\n" for m in kept).encode())
+        replace_file(self.path / "metrics.jsonl", "".join(json.dumps(m) + "\n" for m in kept).encode())
 
     def summary(self) -> dict[str, Any]:
         """The figures of the run so far, from its metrics alone."""
@@ -138,7 +146,7 @@ class RunDirectory:
         }
 
     def write_result(self, result: dict[str, Any]) -> None:
-        _write(self.path / "result.json", (json.dumps(result) + "\n").encode())
+        replace_file(self.path / "result.json", (json.dumps(result) + "\n").encode())
 
     # -- checkpoints -------------------------------------------------------------------------------------------------
 
@@ -155,7 +163,7 @@ class RunDirectory:
         }
         contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
         content = to_safetensors(contiguous, metadata={"lowkey": json.dumps(counters)})
-        _write(self.path / f"checkpoint-{state.round:06d}.safetensors", content)
+        replace_file(self.path / f"checkpoint-{state.round:06d}.safetensors", content)
         for old in self._checkpoints()[:-_KEPT_CHECKPOINTS]:
             old.unlink()
 
@@ -193,28 +201,17 @@ class RunDirectory:
 
     def _fingerprint(self) -> str:
         """Hash of every setting that must not change between start and resume."""
-        flat = _flatten(self.config.model_dump(mode="json"))
-        fixed = {key: value for key, value in flat.items() if not key.startswith(_FREE_TO_CHANGE)}
-        return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()[:16]
+        return hashlib.sha256(json.dumps(_fixed_settings(self.config), sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _is_run(path: Path) -> bool:
     return (path / "config.toml").is_file()
 
 
-def _write(path: Path, content: bytes) -> None:
-    """Replace a file so that after a crash either the old or the new content is there, whole."""
-    partial = path.with_name(f".{path.name}.partial")
-    with partial.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+def _fixed_settings(config: Config) -> dict[str, Any]:
+    """Dotted settings on which results and promises rest."""
+    flat = _flatten(config.model_dump(mode="json"))
+    return {k: v for k, v in flat.items() if not any(k == free or k.startswith(f"{free}.") for free in _FREE_TO_CHANGE)}
 
 
 def _flatten(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -224,13 +221,13 @@ def _flatten(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _environment(claims_privacy: bool) -> dict[str, Any]:
+def _environment() -> dict[str, Any]:
     return {
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "cores": os.cpu_count(),
         "packages": dict(_versions(_PACKAGES)),
-        "claims_privacy": claims_privacy,
+        "claims_privacy": True,
     }
 
 

@@ -30,9 +30,10 @@ class Client:
 
         Guarantees
         ----------
-        In a private scheme the reply is always a clipped vector plus a fresh share of noise, of the same length and
-        weight for every member. A client that cannot contribute (no data, a diverging update) sends noise on zeros:
-        staying away would tell something about its data. The same round is never answered twice.
+        In a private scheme a reply is a clipped vector plus a fresh share of noise, of the same length and weight for
+        every member. A client that cannot contribute (no data, a diverging update) sends noise on zeros: staying away
+        would tell something about its data. Any other exception is a defect and is raised. A state that has answered
+        a round refuses to answer it again.
         """
         if request.round <= state.last_round:
             raise InvalidInput(f"round {request.round} was answered already; a second answer would spend privacy again")

@@ -55,8 +55,10 @@ def round_flow(
     total, weight, norms = np.zeros(operator.num_measurements, np.float32), 0.0, []
     missing = set(asked)
     for client, reply in replies:
-        _check(client, reply, number, total.size)
+        if client not in missing:
+            raise ClientFailed(client, "reply", "it was not asked, or has answered already")
         missing.remove(client)
+        _check(client, reply, number, total.size)
         with clock.stage("sum"):
             total += reply.vector
             weight += reply.weight

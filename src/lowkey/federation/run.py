@@ -83,13 +83,13 @@ class Federation:
         started = time.perf_counter()
         flow = round_flow(self.scheme, state, secrets=self.secrets, ledger=self.ledger, clock=self.clock)
         outcome = drive(flow, self.ask)
-        due = outcome.state.round % schedule.evaluate_every == 0 or outcome.state.round == schedule.rounds
-        evaluation: Mapping[str, float] = {}
-        if due:
-            with self.clock.stage("evaluate"):
-                evaluation = self.evaluate(outcome.state.weights)
         with self.clock.stage("account"):
             spent = self.epsilon()
+            last = outcome.state.round == schedule.rounds or self._next_round_passes(schedule.target_epsilon)
+        evaluation: Mapping[str, float] = {}
+        if last or outcome.state.round % schedule.evaluate_every == 0:
+            with self.clock.stage("evaluate"):
+                evaluation = self.evaluate(outcome.state.weights)
         seconds = self.clock.take() | {"round": time.perf_counter() - started}
         return outcome.state, RoundRecord(outcome=outcome, evaluation=evaluation, epsilon=spent, seconds=seconds)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from lowkey.codec import LAMBDA_RULES, AdjointDecoder, Codec, CodecKind, LassoDecoder
 from lowkey.errors import InvalidInput
@@ -95,10 +95,6 @@ def make_scheme(
         raise InvalidInput(f"scheme is {name!r}; it must be one of {', '.join(SCHEMES)}")
     family = name.removesuffix("-dp")
     private, compressed_sensing = name.endswith("-dp"), family == "fl-cs"
-    if family == "fl-std" and ratio != 1.0:
-        raise InvalidInput(
-            f"codec.ratio is {ratio}, but {name} sends whole updates; leave it at 1 or use another scheme"
-        )
     codec = Codec(kind=_CODECS[family], ratio=ratio, chunks=chunks, public_seed=seed)
     return Scheme(
         name=name,
@@ -149,11 +145,15 @@ def _privacy(
     sampling: SamplingKind | None,
 ) -> Privacy:
     fixed = FixedSizeSampling(population=num_clients, size=cohort)  # checks cohort and population for both kinds
+    if sampling not in (None, *get_args(SamplingKind)):
+        raise InvalidInput(f"privacy.sampling is {sampling!r}; it must be one of {', '.join(get_args(SamplingKind))}")
     kind = sampling or ("poisson" if private else "fixed")
     sampler: Sampling = (
         fixed if kind == "fixed" else PoissonSampling(population=num_clients, probability=cohort / num_clients)
     )
     if not private:
+        if clip_norm is not None or noise_multiplier is not None:
+            raise InvalidInput(f"{name} gives no privacy; leave out clip_norm and noise_multiplier, or use {name}-dp")
         return NoPrivacy(sampling=sampler)
     if clip_norm is None or noise_multiplier is None:
         raise InvalidInput(

@@ -15,8 +15,9 @@ from lowkey.types import FloatArray
 class FlatModel:
     """A private copy of a module; its trainable parameters are views into one float32 tensor, in their natural order.
 
-    Loading a model vector is then one copy, and an SGD step or a difference of models one pass. Buffers (such as
-    running means of batch normalisation) and frozen parameters keep the values the module came with.
+    Loading a model vector is then one copy, and an SGD step or a difference of models one pass. Frozen parameters keep the
+    values the module came with, and loading puts buffers (such as running means of batch normalisation) back to them:
+    what one client's data did to a buffer never reaches another client.
     """
 
     def __init__(self, module: nn.Module, device: str = "cpu") -> None:
@@ -28,6 +29,7 @@ class FlatModel:
             if parameter.dtype != torch.float32:
                 raise InvalidInput(f"a parameter of the model is {parameter.dtype}; all must be torch.float32")
         self.vector = torch.cat([p.detach().reshape(-1) for p in self.parameters])
+        self._buffers = [(buffer, buffer.clone()) for buffer in self.module.buffers()]
         start = 0
         for parameter in self.parameters:
             end = start + parameter.numel()
@@ -35,7 +37,10 @@ class FlatModel:
             start = end
 
     def load(self, weights: FloatArray) -> None:
+        """Start from a model vector, as if nobody had used the module before."""
         self.vector.copy_(torch.from_numpy(weights))
+        for buffer, initial in self._buffers:
+            buffer.copy_(initial)
 
 
 def model_vector(module: nn.Module) -> FloatArray:

@@ -33,6 +33,7 @@ from scipy.special import log_ndtr
 from lowkey import checks
 from lowkey.errors import InvalidInput
 from lowkey.privacy.sampling import SamplingKind
+from lowkey.rounding import round_up
 
 _INTEGER_ORDERS = tuple(float(order) for order in range(2, 65))
 _FINE_ORDERS = tuple(float(order) for order in DEFAULT_RDP_ORDERS)
@@ -85,7 +86,7 @@ class Epsilon:
     @property
     def claimed(self) -> float:
         """The PLD figure, rounded up to 4 decimals."""
-        return math.ceil(self.pld * 1e4) / 1e4
+        return round_up(self.pld, 4)
 
 
 def epsilon(events: Iterable[Event], delta: float) -> Epsilon:
@@ -243,7 +244,7 @@ def calibrate_noise(
     if spent(lower) <= target_epsilon:
         return lower
     z = float(scipy.optimize.brentq(lambda z: spent(z) - target_epsilon, lower, upper, xtol=1e-5))
-    rounded = math.ceil(z * 1e4) / 1e4
+    rounded = round_up(z, 4)
     while spent(rounded) > target_epsilon:  # re-verify after rounding: err to the private side
         rounded = round(rounded + 1e-4, 4)
     return rounded

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from lowkey.durable import append_line
 from lowkey.errors import InvalidInput, LedgerError
 from lowkey.privacy.accounting import Event
 
@@ -47,11 +47,7 @@ class Ledger:
     def spend(self, round_number: int, event: Event) -> None:
         """Record that a round is about to be released; durable before this returns."""
         if self._path is not None:
-            line = json.dumps({"round": round_number, "event": event.to_json()}) + "\n"
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write(line)
-                file.flush()
-                os.fsync(file.fileno())
+            append_line(self._path, json.dumps({"round": round_number, "event": event.to_json()}))
         self._entries.append(Entry(round_number, event))
 
 

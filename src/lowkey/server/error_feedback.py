@@ -41,5 +41,5 @@ class ErrorFeedback:
         u = np.float32(self.momentum) * state["momentum"] + mean  # line 9
         e = state["error"] + np.float32(self.rate) * u  # line 10
         decoded = decoder.decode(operator, e)  # line 11
-        e -= operator.forward(decoded.update)  # line 12
+        e = e - operator.forward(decoded.update)  # line 12; a new array, since the update may share memory with e
         return ServerStep(state={"momentum": u, "error": e}, decoded=decoded, residual_norm=float(np.linalg.norm(e)))

@@ -47,17 +47,23 @@ def run_experiment(
         directory.lock()
         directory.adopt(config)
     else:
-        directory = RunDirectory.create(out, config, claims_privacy=secrets.claims_privacy)
+        directory = RunDirectory.create(out, config)
         directory.lock()
+    unsaved: RunState | None = None
     try:
+        if not secrets.claims_privacy:
+            directory.withdraw_claim()
         ledger = directory.ledger()
         state = directory.load_checkpoint(ledger) or initial_state(experiment.scheme, experiment.initial_weights)
         directory.trim_metrics(state.round)
 
         def save(after: RunState, record: RoundRecord) -> None:
+            nonlocal unsaved
             directory.append_metrics(record)
-            if after.round % config.runtime.checkpoint_every == 0 or after.round == experiment.schedule.rounds:
+            unsaved = after
+            if after.round % config.runtime.checkpoint_every == 0:
                 directory.save_checkpoint(after, ledger)
+                unsaved = None
 
         clock = StageClock()
         with open_runtime(
@@ -82,4 +88,6 @@ def run_experiment(
         directory.write_result(result)
         return result
     finally:
+        if unsaved is not None:  # the end, Ctrl-C or an error between two checkpoints: rounds paid for are not lost
+            directory.save_checkpoint(unsaved, ledger)
         directory.unlock()

@@ -1,0 +1,182 @@
+"""Local SGD, evaluation and the paper's network."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from lowkey.errors import InvalidInput
+from lowkey.learning import (
+    FashionCNN,
+    FlatModel,
+    LocalSGD,
+    TorchEvaluator,
+    TorchTrainer,
+    keras_initialise,
+    load_vector,
+    model_vector,
+)
+
+
+def data(size: int = 12, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(size, 3)).astype(np.float32), rng.integers(0, 2, size)
+
+
+def linear() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Linear(3, 2)
+
+
+def test_the_papers_network_has_exactly_its_parameters() -> None:
+    assert model_vector(FashionCNN()).size == 1_663_370
+
+
+def test_keras_initialisation() -> None:
+    """Uniform on ±√(6 / (fan in + fan out)), biases zero; false alarm of the bounds nil, of the spread below 1e-6."""
+    module = keras_initialise(FashionCNN(), np.random.default_rng(0))
+    fans = {"conv1": 25 * (1 + 32), "conv2": 25 * (32 + 64), "dense1": 3136 + 512, "dense2": 512 + 10}
+    for name, fan in fans.items():
+        layer = getattr(module, name)
+        limit = (6 / fan) ** 0.5
+        assert layer.weight.abs().max() <= limit
+        assert layer.weight.std().item() == pytest.approx(limit / 3**0.5, rel=0.1)
+        assert not layer.bias.any()
+
+
+def test_local_sgd_equals_plain_torch() -> None:
+    module, (x, y) = linear(), data()
+    trainer = TorchTrainer(module, [(x, y)], LocalSGD(steps=4, batch_size=50, learning_rate=0.3))
+    weights = model_vector(module)
+    update = trainer.train(weights, 0, np.random.default_rng(0))
+    reference = linear()
+    optimizer = torch.optim.SGD(reference.parameters(), lr=0.3)
+    for _ in range(4):
+        optimizer.zero_grad()
+        F.cross_entropy(reference(torch.from_numpy(x)), torch.from_numpy(y)).backward()
+        optimizer.step()
+    np.testing.assert_allclose(weights + update.update, model_vector(reference), atol=1e-6)
+    assert update.num_examples == 12
+    np.testing.assert_array_equal(model_vector(module), weights)
+
+
+def test_batches_cover_an_epoch_before_any_example_repeats() -> None:
+    seen: list[int] = []
+
+    class Spy(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(1, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            seen.extend(x[:, 0].int().tolist())
+            return self.layer(x * 0)
+
+    x, y = np.arange(12, dtype=np.float32)[:, None], np.zeros(12, np.int64)
+    module = Spy()
+    TorchTrainer(module, [(x, y)], LocalSGD(steps=4, batch_size=4)).train(
+        model_vector(module), 0, np.random.default_rng(0)
+    )
+    assert sorted(seen[:12]) == list(range(12))
+    assert len(seen) == 16
+    assert seen[:12] != list(range(12))
+
+
+def test_training_repeats_with_its_generator_and_leaves_torchs_alone() -> None:
+    module = nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.5), nn.Linear(8, 2))
+    trainer = TorchTrainer(module, [data()], LocalSGD(steps=3, batch_size=4))
+    weights = model_vector(module)
+    torch.manual_seed(1)
+    first = trainer.train(weights, 0, np.random.default_rng(5)).update
+    after = torch.rand(1)
+    again = trainer.train(weights, 0, np.random.default_rng(5)).update
+    other = trainer.train(weights, 0, np.random.default_rng(6)).update
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
+    torch.manual_seed(1)
+    assert torch.rand(1) == after
+
+
+def test_any_dataset_form() -> None:
+    module, (x, y) = linear(), data()
+    weights, sgd = model_vector(module), LocalSGD(steps=2, batch_size=50)
+    forms = [
+        (x, y),
+        [torch.from_numpy(x), torch.from_numpy(y)],
+        TensorDataset(torch.from_numpy(x), torch.from_numpy(y)),
+    ]
+    updates = [TorchTrainer(module, [f], sgd).train(weights, 0, np.random.default_rng(0)).update for f in forms]
+    np.testing.assert_array_equal(updates[0], updates[1])
+    np.testing.assert_array_equal(updates[0], updates[2])
+
+
+@pytest.mark.parametrize(
+    ("examples", "named"),
+    [
+        ((np.zeros((0, 3), np.float32), np.zeros(0, np.int64)), "client 0.*empty"),
+        ((np.zeros((2, 3), np.float32), np.zeros(3, np.int64)), "2 inputs but 3 targets"),
+        ((np.zeros((2, 3), np.float32),), "inputs and targets"),
+        (iter([1]), "length"),
+    ],
+)
+def test_bad_datasets_are_refused(examples: object, named: str) -> None:
+    module = linear()
+    with pytest.raises(InvalidInput, match=named):
+        TorchTrainer(module, [examples], LocalSGD()).train(model_vector(module), 0, np.random.default_rng(0))
+
+
+def test_frozen_and_unused_parameters() -> None:
+    class Odd(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.used, self.frozen, self.unused = nn.Linear(3, 2), nn.Linear(2, 2), nn.Linear(4, 4)
+            self.frozen.requires_grad_(False)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.frozen(self.used(x))
+
+    module = Odd()
+    trainer = TorchTrainer(module, [data()], LocalSGD(steps=2))
+    update = trainer.train(model_vector(module), 0, np.random.default_rng(0)).update
+    assert trainer.num_coordinates == update.size == 8 + 20
+    assert update[:8].all()
+    assert not update[8:].any()
+
+
+def test_buffers_carry_nothing_from_client_to_client() -> None:
+    module = nn.Sequential(nn.BatchNorm1d(3), nn.utils.parametrizations.spectral_norm(nn.Linear(3, 2)))
+    trainer = TorchTrainer(module, [data(seed=0), data(seed=1)], LocalSGD(steps=2))
+    weights = model_vector(module)
+    alone = trainer.train(weights, 0, np.random.default_rng(0)).update
+    trainer.train(weights, 1, np.random.default_rng(0))
+    np.testing.assert_array_equal(trainer.train(weights, 0, np.random.default_rng(0)).update, alone)
+
+
+def test_unusable_models_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="no trainable"):
+        FlatModel(nn.ReLU())
+    with pytest.raises(InvalidInput, match="float32"):
+        FlatModel(nn.Linear(2, 2).double())
+    with pytest.raises(InvalidInput, match="8 trainable"):
+        load_vector(linear(), np.zeros(7, np.float32))
+
+
+def test_evaluation_by_hand() -> None:
+    module = nn.Linear(1, 2, bias=False)
+    load_vector(module, np.array([1.0, -1.0], np.float32))  # class 0 for positive inputs
+    x, y = np.array([[2.0], [-3.0], [1.0], [-1.0]], np.float32), np.array([0, 1, 1, 1])
+    found = TorchEvaluator(module, (x, y), batch_size=3)(model_vector(module))
+    assert found["accuracy"] == 0.75
+    losses = np.log1p(np.exp([-4.0, -6.0, 2.0, -2.0]))
+    assert found["loss"] == pytest.approx(losses.mean(), rel=1e-5)
+
+
+def test_evaluation_of_a_single_logit() -> None:
+    module = nn.Linear(1, 1, bias=False)
+    x, y = np.array([[1.0], [-1.0]], np.float32), np.array([[1.0], [1.0]], np.float32)
+    evaluator = TorchEvaluator(module, (x, y), loss=F.binary_cross_entropy_with_logits)
+    assert evaluator(np.array([1.0], np.float32))["accuracy"] == 0.5

@@ -1,0 +1,104 @@
+"""The package as a whole: import arrows, public names, quick start."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import lowkey
+
+ROOT = Path(lowkey.__file__).parent
+LEAVES = {"errors", "types", "protocols", "rng", "timing", "checks", "durable", "rounding"}
+MAY_IMPORT: dict[str, set[str]] = {
+    "codec": LEAVES,
+    "privacy": LEAVES,
+    "server": LEAVES | {"codec"},
+    "federation": LEAVES | {"codec", "privacy", "server"},
+    "learning": LEAVES | {"codec", "privacy", "server"},
+    "data": LEAVES,
+    "experiments": LEAVES | {"codec", "privacy", "server", "federation", "learning", "data"},
+}
+MAY_IMPORT["simulation"] = MAY_IMPORT["report"] = MAY_IMPORT["experiments"] | {"experiments"}
+MAY_IMPORT["cli"] = MAY_IMPORT["experiments"] | {"experiments", "simulation", "report"}
+HOMES = {
+    "torch": {"learning"},
+    "matplotlib": {"report"},
+    "typer": {"cli"},
+    "rich": {"cli"},
+    "tensorboard": {"experiments"},
+}
+
+
+def imports(file: Path) -> set[str]:
+    """Modules a file imports at run time; those for type checking alone do not count."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    skipped = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+FILES = [file for file in ROOT.rglob("*.py") if len(file.relative_to(ROOT).parts) > 1]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(ROOT)))
+def test_arrows_point_inward(file: Path) -> None:
+    room = file.relative_to(ROOT).parts[0]
+    for name in imports(file):
+        parts = name.split(".")
+        if parts[0] == "lowkey" and len(parts) > 1 and parts[1] != room:
+            assert parts[1] in MAY_IMPORT[room] or parts[1] == "__version__", f"{file} imports {name}"
+        if parts[0] in HOMES:
+            assert room in HOMES[parts[0]], f"{file} imports {name}"
+
+
+def test_leaves_import_no_room() -> None:
+    for leaf in LEAVES:
+        inside = {name.split(".")[1] for name in imports(ROOT / f"{leaf}.py") if name.startswith("lowkey.")}
+        assert inside <= LEAVES, leaf
+
+
+def test_core_needs_no_framework() -> None:
+    """Everything up to federation imports without torch, plotting and command line."""
+    code = (
+        "import sys; import lowkey, lowkey.federation, lowkey.privacy, lowkey.codec, lowkey.server, lowkey.data;"
+        "lowkey.make_scheme('fl-std', num_clients=2, cohort=1);"
+        "assert not {'torch', 'matplotlib', 'typer', 'pydantic'} & set(sys.modules), 'too much'"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from lowkey.cli.app import app; from typer.testing import CliRunner;"
+        "assert CliRunner().invoke(app, ['--help']).exit_code == 0;"
+        "assert not {'torch', 'matplotlib', 'scipy', 'dp_accounting', 'pydantic'} & set(sys.modules), 'too much'"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_public_names_exist_and_are_sorted_out() -> None:
+    rooms = [m.name for m in pkgutil.iter_modules([str(ROOT)]) if m.ispkg]
+    for room in ["", *(f".{r}" for r in rooms)]:
+        module = importlib.import_module(f"lowkey{room}")
+        for name in module.__all__:
+            assert getattr(module, name) is not None
+    with pytest.raises(AttributeError):
+        lowkey.nonsense  # noqa: B018
