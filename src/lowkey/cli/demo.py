@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from lowkey.cli.output import JsonOption, emit, human_epsilon
+from lowkey.cli.output import JsonOption, emit, human_bytes, human_epsilon
 from lowkey.cli.run import load_config, play
 
 _PRESETS = ("demo/fl-std-dp", "demo/fl-cs-dp")
@@ -41,8 +41,6 @@ def demo(
         return
     typer.echo(f"{'':>14}  {'accuracy':>8}  {'ε (δ=1e-5)':>10}  {'upload per client and round':>27}")
     for summary in summaries:
-        typer.echo(
-            f"{summary['preset']:>14}  {summary['final_accuracy']:8.3f}  {human_epsilon(summary['epsilon_pld'], 3):>10}  "
-            f"{summary['bytes_up_per_client'] / 1e3:24.1f} kB"
-        )
+        spent, upload = human_epsilon(summary["epsilon_pld"], 3), human_bytes(summary["bytes_up_per_client"])
+        typer.echo(f"{summary['preset']:>14}  {summary['final_accuracy']:8.3f}  {spent:>10}  {upload:>27}")
     typer.echo(f"\nreport: {out / 'report.html'}")

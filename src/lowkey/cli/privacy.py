@@ -29,7 +29,7 @@ Clients = Annotated[int | None, typer.Option(help="Number of clients; needed wit
 
 _ABOUT = (
     "Unit: one client with all its data. δ = {delta:g}. Sampling: {sampling}; neighbours: {neighbours}.\n"
-    "For people who see released models but not who took part. Nothing is claimed against the server: docs/guarantees.md."
+    "For people who see released models but not who took part; against the server nothing is claimed."
 )
 _NEIGHBOURS = {"poisson": "one client's contribution present or zero", "fixed": "one client replaced by another"}
 

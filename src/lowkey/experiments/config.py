@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from lowkey.errors import ConfigError
 from lowkey.federation import SCHEMES
-from lowkey.privacy import Event, affordable_rounds, calibrate_noise
+from lowkey.privacy import Event, affordable_rounds, calibrate_noise, claimed_epsilon
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Ratio = Annotated[float, Field(gt=0, le=1)]
@@ -167,32 +167,33 @@ class Config(Section):
         privacy = self.privacy
         if privacy is None or privacy.target_epsilon is None:
             return self
-        fraction = self.federation.cohort / self.data.clients
+        target, delta, kind, clients = privacy.target_epsilon, privacy.delta, privacy.sampling, self.data.clients
+        fraction = self.federation.cohort / clients
         if privacy.noise_multiplier == "auto":
-            assert self.federation.rounds != "auto"
             noise = calibrate_noise(
-                target_epsilon=privacy.target_epsilon,
-                delta=privacy.delta,
+                target_epsilon=target,
+                delta=delta,
                 sampling_probability=fraction,
-                rounds=self.federation.rounds,
-                kind=privacy.sampling,
-                population=self.data.clients,
+                rounds=int(self.federation.rounds),
+                kind=kind,
+                population=clients,
             )
             return self.model_copy(update={"privacy": privacy.model_copy(update={"noise_multiplier": noise})})
-        if self.federation.rounds == "auto":
-            event = Event(
-                kind=privacy.sampling,
-                noise_multiplier=privacy.noise_multiplier,
-                sampling_probability=fraction,
-                population=self.data.clients,
+        event = Event(
+            kind=kind,
+            noise_multiplier=privacy.noise_multiplier,
+            sampling_probability=fraction,
+            population=clients,
+        )
+        if claimed_epsilon([event], delta) > target:
+            raise ConfigError(
+                f"not one round fits into privacy.target_epsilon = {target}; raise it, or the noise "
+                '(privacy.noise_multiplier = "auto" finds it)'
             )
-            rounds = affordable_rounds(event, target_epsilon=privacy.target_epsilon, delta=privacy.delta)
-            if rounds == 0:
-                raise ConfigError(
-                    f"not one round fits into privacy.target_epsilon = {privacy.target_epsilon}; raise it or the noise"
-                )
-            return self.model_copy(update={"federation": self.federation.model_copy(update={"rounds": rounds})})
-        return self
+        if self.federation.rounds != "auto":
+            return self
+        rounds = affordable_rounds(event, target_epsilon=target, delta=delta)
+        return self.model_copy(update={"federation": self.federation.model_copy(update={"rounds": rounds})})
 
     def to_toml(self) -> str:
         return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))

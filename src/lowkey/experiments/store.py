@@ -75,7 +75,7 @@ class RunDirectory:
         """Make sure that no other process works on this run; held until this process ends."""
         handle = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # unlike flock, not inherited by worker processes
         except OSError:
             os.close(handle)
             raise RunError(f"{self.path} is in use by another process; wait for it or stop it") from None

@@ -15,9 +15,9 @@ from lowkey.types import FloatArray
 class FlatModel:
     """A private copy of a module; its trainable parameters are views into one float32 tensor, in their natural order.
 
-    Loading a model vector is then one copy, and an SGD step or a difference of models one pass. Frozen parameters keep the
-    values the module came with, and loading puts buffers (such as running means of batch normalisation) back to them:
-    what one client's data did to a buffer never reaches another client.
+    Loading a model vector is then one copy, and a difference of models one pass. Frozen parameters keep the values the
+    module came with, and loading puts buffers (such as running means of batch normalisation) back to theirs: what one
+    client's data did to a buffer never reaches another client.
     """
 
     def __init__(self, module: nn.Module, device: str = "cpu") -> None:

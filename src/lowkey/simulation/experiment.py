@@ -41,7 +41,8 @@ def run_experiment(
     """
     began = time.perf_counter()
     secrets = secrets or OSSecrets()
-    experiment = build(config)  # before anything is written: bad data leaves no half-made run behind
+    experiment = build(config)  # before anything is written: bad data or settings leave no half-made run behind
+    first = initial_state(experiment.scheme, experiment.initial_weights)
     if resume and out.exists():
         directory = RunDirectory.open(out)
         directory.lock()
@@ -54,7 +55,7 @@ def run_experiment(
         if not secrets.claims_privacy:
             directory.withdraw_claim()
         ledger = directory.ledger()
-        state = directory.load_checkpoint(ledger) or initial_state(experiment.scheme, experiment.initial_weights)
+        state = directory.load_checkpoint(ledger) or first
         directory.trim_metrics(state.round)
 
         def save(after: RunState, record: RoundRecord) -> None:

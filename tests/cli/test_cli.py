@@ -1,0 +1,145 @@
+"""The command line: JSON lines that scripts rely on, one-line errors, exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SMALL = [
+    "--set", "data.clients=400", "--set", "model.filters=[2, 4]", "--set", "model.hidden=8",
+    "--set", "federation.cohort=5", "--set", "runtime.workers=0", "--set", "codec.chunks=3",
+]  # fmt: skip
+
+
+def lowkey(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "lowkey", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=200)
+
+
+def json_of(*arguments: object, cwd: Path | None = None) -> Any:
+    done = lowkey(*arguments, "--json", cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def error_of(*arguments: object, cwd: Path | None = None) -> str:
+    done = lowkey(*arguments, cwd=cwd)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    return done.stderr
+
+
+def test_version_and_help() -> None:
+    assert lowkey("--version").stdout.startswith("lowkey 0.")
+    assert "presets" in lowkey("--help").stdout
+
+
+def test_privacy_epsilon() -> None:
+    setting = ["--sampling-probability", 1 / 60, "--noise-multiplier", 1.54, "--rounds", 200, "--delta", 1e-5]
+    found = json_of("privacy", "epsilon", *setting)
+    assert found == {
+        "epsilon_paper": pytest.approx(1.0006, abs=5e-4),
+        "epsilon_rdp": pytest.approx(0.7734, abs=5e-4),
+        "epsilon_pld": pytest.approx(0.6806, abs=5e-4),
+    }
+    text = lowkey("privacy", "epsilon", *setting).stdout
+    assert "0.6806" in text
+    assert "one client" in text
+    fixed = json_of("privacy", "epsilon", *setting, "--sampling", "fixed", "--clients", 6000)
+    assert fixed["epsilon_paper"] is None
+    assert fixed["epsilon_pld"] == pytest.approx(3.3534, abs=5e-3)
+
+
+def test_privacy_calibrate() -> None:
+    base = ["privacy", "calibrate", "--epsilon", 1, "--delta", 1e-5, "--sampling-probability", 1 / 60]
+    assert json_of(*base, "--rounds", 200)["noise_multiplier"] == pytest.approx(1.2245, abs=1.01e-4)
+    assert json_of(*base, "--noise-multiplier", 1.54)["rounds"] == 431
+    assert "either --rounds" in error_of(*base)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--sampling-probability", 2, "--noise-multiplier", 1, "--rounds", 1], "sampling probability is 2"),
+        (["--sampling-probability", 0.1, "--noise-multiplier", -1, "--rounds", 1], "noise multiplier is -1"),
+        (["--sampling-probability", 0.1, "--noise-multiplier", 1, "--rounds", 1, "--delta", 1], "delta is 1"),
+        (["--sampling-probability", 0.1, "--noise-multiplier", 1, "--rounds", 0], "rounds is 0"),
+        (["--noise-multiplier", 1, "--rounds", 1], "sampling-probability"),
+    ],
+)
+def test_bad_privacy_settings(arguments: list[object], named: str) -> None:
+    assert named in error_of("privacy", "epsilon", *arguments)
+
+
+def test_presets() -> None:
+    names = [preset["name"] for preset in json_of("presets", "list")]
+    assert {"fashion-mnist/fl-std", "fashion-mnist/fl-std-dp", "fashion-mnist/fl-cs-r0.05"} <= set(names)
+    assert "fashion-mnist/fl-cs-dp-r0.05" in lowkey("presets", "list").stdout
+    assert json_of("presets", "show", "fashion-mnist/fl-cs-dp-r0.05")["codec"]["ratio"] == 0.05
+    assert "clip_norm = 0.47" in lowkey("presets", "show", "fashion-mnist/fl-cs-dp-r0.05").stdout
+    assert "did you mean" in error_of("presets", "show", "fashion-mnist/fl-cd")
+
+
+def test_run_report_resume(tmp_path: Path) -> None:
+    command = ["run", "demo/fl-cs-dp", *SMALL, "--set", "privacy.noise_multiplier=1.0", "--out", "r", "--seed", 3]
+    result = json_of(*command, "--rounds", 2, "--track", "tensorboard", cwd=tmp_path)
+    assert set(result) >= {
+        "preset", "rounds", "best_accuracy", "best_round", "final_accuracy", "epsilon_paper", "epsilon_rdp",
+        "epsilon_pld", "bytes_up_per_client", "seconds",
+    }  # fmt: skip
+    assert (result["preset"], result["rounds"]) == ("demo/fl-cs-dp", 2)
+    assert json.loads((tmp_path / "r" / "result.json").read_text()) == result
+    assert list((tmp_path / "r" / "tensorboard").iterdir())
+    assert "--resume" in error_of(*command, cwd=tmp_path)
+    assert json_of(*command, "--rounds", 3, "--resume", cwd=tmp_path)["rounds"] == 3
+    done = lowkey("run", "--resume", "--out", "r", "--rounds", 4, cwd=tmp_path)
+    assert done.returncode == 0
+    assert "accuracy" in done.stdout
+    assert "round 4/4" in done.stderr
+    report = json_of("report", "r", "--out", "page", cwd=tmp_path)
+    assert "page/report.html" in report["files"]
+    assert "demo/fl-cs-dp" in lowkey("report", "r", "--out", "page", cwd=tmp_path).stdout
+
+
+def test_default_directory_follows_preset_and_seed(tmp_path: Path) -> None:
+    json_of("run", "demo/fl-std", *SMALL, "--rounds", 1, "--seed", 4, cwd=tmp_path)
+    assert (tmp_path / "runs" / "demo_fl-std-seed4" / "config.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["run"], "name a preset"),
+        (["run", "demo/fl-st"], "did you mean demo/fl-std"),
+        (["run", "demo/fl-std", "--set", "codec.rato=0.1"], "did you mean codec.ratio"),
+        (["run", "demo/fl-cs", "--set", "codec.ratio=0"], "codec.ratio"),
+        (["run", "demo/fl-cs", "--set", "codec.ratio=1.1"], "codec.ratio"),
+        (["run", "demo/fl-cs", "--set", "codec.chunks=9000000"], "use at most 54314 chunks"),
+        (["run", "demo/fl-std-dp", "--set", "privacy.delta=1.5"], "privacy.delta"),
+        (["run", "demo/fl-std-dp", "--set", "privacy.noise_multiplier=-1"], "privacy.noise_multiplier"),
+        (["run", "demo/fl-std", "--set", "data.source=nowhere"], "dataset-fashion-mnist"),
+        (["run", "demo/fl-std", "--resume", "--out", "nothing"], "nothing to resume"),
+        (["run", "demo/fl-std", "--track", "abacus"], "no tracker"),
+        (["report", "nothing"], "not a run directory"),
+        (["run", "demo/fl-std", "--rounds", "many"], "many"),
+    ],
+)
+def test_errors_are_one_line_and_leave_nothing(tmp_path: Path, arguments: list[str], named: str) -> None:
+    error = error_of(*arguments, cwd=tmp_path)
+    assert named in error
+    if error.startswith("lowkey: "):
+        assert error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_demo_refuses_a_directory_of_yours(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    assert "not a demo" in error_of("demo", "--out", "mine", cwd=tmp_path)
+    assert (tmp_path / "mine" / "thesis.txt").exists()

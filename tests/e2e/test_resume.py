@@ -1,0 +1,228 @@
+"""Whole runs: stop, crash, resume; nothing lost, nothing free."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lowkey.errors import DataError, RunError
+from lowkey.experiments import Config, RunDirectory
+from lowkey.federation import RoundRecord
+from lowkey.privacy import Ledger
+from lowkey.rng import ReplaySecrets
+from lowkey.simulation import run_experiment
+from tests.conftest import tiny_config
+
+OPEN = ["fl-std", "fl-cs"]
+CS_DP = "demo/fl-cs-dp"
+NOISE = "privacy.noise_multiplier=1.0"
+
+
+def weights(path: Path) -> np.ndarray:
+    directory = RunDirectory.open(path)
+    state = directory.load_checkpoint(directory.ledger())
+    assert state is not None
+    return state.weights
+
+
+def without_timing(path: Path) -> list[dict[str, Any]]:
+    return [{k: v for k, v in m.items() if k != "seconds"} for m in RunDirectory.open(path).metrics()]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("scheme", OPEN)
+def test_three_and_three_rounds_are_six_bit_for_bit(tmp_path: Path, scheme: str, workers: int) -> None:
+    def config(rounds: int) -> Config:
+        return tiny_config(f"demo/{scheme}", f"federation.rounds={rounds}", f"runtime.workers={workers}")
+
+    run_experiment(config(6), tmp_path / "whole")
+    run_experiment(config(3), tmp_path / "halves")
+    result = run_experiment(config(6), tmp_path / "halves", resume=True)
+    np.testing.assert_array_equal(weights(tmp_path / "halves"), weights(tmp_path / "whole"))
+    assert without_timing(tmp_path / "halves") == without_timing(tmp_path / "whole")
+    assert result["rounds"] == 6
+
+
+def test_private_halves_spend_what_the_whole_does(tmp_path: Path) -> None:
+    for rounds, path in ((6, "whole"), (3, "halves")):
+        run_experiment(tiny_config(CS_DP, NOISE, f"federation.rounds={rounds}"), tmp_path / path)
+    result = run_experiment(tiny_config(CS_DP, NOISE, "federation.rounds=6"), tmp_path / "halves", resume=True)
+    whole, halves = (RunDirectory.open(tmp_path / p).ledger().entries for p in ("whole", "halves"))
+    assert halves == whole
+    assert [entry.round for entry in halves] == [1, 2, 3, 4, 5, 6]
+    assert result["epsilon_pld"] == RunDirectory.open(tmp_path / "whole").summary()["epsilon_pld"]
+
+
+def test_interruption_between_checkpoints_loses_no_paid_round(tmp_path: Path) -> None:
+    def stop(record: RoundRecord) -> None:
+        if record.round == 3:
+            raise KeyboardInterrupt
+
+    config = tiny_config(CS_DP, NOISE, "federation.rounds=5", "runtime.checkpoint_every=100")
+    with pytest.raises(KeyboardInterrupt):
+        run_experiment(config, tmp_path / "run", observers=[stop])
+    run_experiment(config, tmp_path / "run", resume=True)
+    assert [entry.round for entry in RunDirectory.open(tmp_path / "run").ledger().entries] == [1, 2, 3, 4, 5]
+
+
+def test_privacy_target_stops_evaluates_and_stays_stopped(tmp_path: Path) -> None:
+    target = ("privacy.target_epsilon=4.0", "federation.rounds=500", "evaluation.every=1000")
+    config = tiny_config(CS_DP, NOISE, *target, "federation.cohort=40", "runtime.checkpoint_every=1000")
+    result = run_experiment(config, tmp_path / "run")
+    assert result["stopped"] == "privacy target"
+    assert result["epsilon_pld"] <= 4.0
+    assert result["final_accuracy"] is not None
+    again = run_experiment(config, tmp_path / "run", resume=True)
+    assert again["rounds"] == result["rounds"]
+    assert len(RunDirectory.open(tmp_path / "run").ledger().entries) == result["rounds"]
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from lowkey.experiments import read, parse
+from lowkey.simulation import run_experiment
+import lowkey.learning.local_sgd as sgd, time
+slow = sgd.TorchTrainer.train
+def train(self, *args):
+    time.sleep(0.15)
+    return slow(self, *args)
+sgd.TorchTrainer.train = train
+run_experiment(parse(read(Path(sys.argv[1]))), Path(sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_kill_in_the_middle_of_a_round(tmp_path: Path, workers: int) -> None:
+    """SIGKILL while clients train: the started round is spent, its repetition is spent again, and the run goes on."""
+    config = tiny_config(
+        CS_DP, NOISE, "privacy.target_epsilon=50.0", "federation.rounds=4", "federation.cohort=20",
+        f"runtime.workers={workers}",
+    )  # fmt: skip
+    (tmp_path / "config.toml").write_text(config.to_toml())
+    out = tmp_path / "run"
+    process = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path / "config.toml"), str(out)])
+    ledger = out / "ledger.jsonl"
+    deadline = time.monotonic() + 120
+    while not (ledger.exists() and ledger.read_text().count("\n") >= 2):  # round 2 is under way
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    spent = [entry.round for entry in Ledger(ledger).entries]
+    finished = [m["round"] for m in RunDirectory.open(out).metrics()]
+    assert spent == [1, 2]
+    result = run_experiment(config, out, resume=True)
+    rounds = [entry.round for entry in Ledger(ledger).entries]
+    assert finished == [1]
+    assert rounds == [1, 2, 2, 3, 4]
+    assert result["rounds"] == 4
+    straight = tmp_path / "straight"
+    run_experiment(config, straight)
+    assert result["epsilon_pld"] > RunDirectory.open(straight).summary()["epsilon_pld"]
+
+
+def test_workers_end_with_a_killed_parent(tmp_path: Path) -> None:
+    config = tiny_config("demo/fl-std", "federation.rounds=50", "federation.cohort=40", "runtime.workers=2")
+    (tmp_path / "config.toml").write_text(config.to_toml())
+    out = tmp_path / "run"
+    process = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path / "config.toml"), str(out)])
+    children: set[int] = set()
+    deadline = time.monotonic() + 120
+    while len(children) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+        listed = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        children = {int(pid) for pid in listed}
+    process.kill()
+    process.wait()
+    while any(Path(f"/proc/{pid}").exists() and _running(pid) for pid in children):
+        assert time.monotonic() < deadline, "a worker outlived its parent"
+        time.sleep(0.1)
+
+
+def _running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def test_ctrl_c_leaves_a_resumable_run(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    options = [
+        "--set", "data.clients=400", "--set", "model.hidden=8", "--set", "federation.cohort=10", "--rounds", "400",
+        "--out", str(out), "--set", "runtime.workers=2",
+    ]  # fmt: skip
+    command = [sys.executable, "-m", "lowkey", "run", "demo/fl-std", *options]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    metrics = out / "metrics.jsonl"
+    deadline = time.monotonic() + 120
+    while not (metrics.exists() and metrics.read_text().count("\n") >= 2):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: parent and workers
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"lowkey run --resume --out {out}" in error
+    assert "Traceback" not in error
+    done = RunDirectory.open(out).summary()["rounds"]
+    more = subprocess.run(
+        [sys.executable, "-m", "lowkey", "run", "--resume", "--out", str(out), "--rounds", str(done + 2), "--json"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert json.loads(more.stdout.splitlines()[-1])["rounds"] == done + 2
+
+
+def test_failed_start_leaves_nothing_behind(tmp_path: Path) -> None:
+    with pytest.raises(DataError):
+        run_experiment(tiny_config("demo/fl-std", f"data.source={tmp_path}"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_changed_settings_are_refused_before_anything_happens(tmp_path: Path) -> None:
+    run_experiment(tiny_config(), tmp_path / "run")
+    before = {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir()}
+    with pytest.raises(RunError, match="learning_rate"):
+        run_experiment(
+            tiny_config("demo/fl-std", "training.learning_rate=0.7", "federation.rounds=6"),
+            tmp_path / "run",
+            resume=True,
+        )
+    assert {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir()} == before
+
+
+def test_replayed_secrets_mark_the_run(tmp_path: Path) -> None:
+    run_experiment(tiny_config(CS_DP, NOISE), tmp_path / "one", secrets=ReplaySecrets(0))
+    assert RunDirectory.open(tmp_path / "one").claims_privacy is False
+    assert RunDirectory.open(tmp_path / "one").metrics()[-1]["epsilon_pld"] is None
+    run_experiment(tiny_config(CS_DP, NOISE), tmp_path / "two")
+    assert RunDirectory.open(tmp_path / "two").claims_privacy is True
+    run_experiment(
+        tiny_config(CS_DP, NOISE, "federation.rounds=4"), tmp_path / "two", resume=True, secrets=ReplaySecrets(0)
+    )
+    assert RunDirectory.open(tmp_path / "two").claims_privacy is False
+
+
+def test_files_of_a_private_run_tell_no_cohort(tmp_path: Path) -> None:
+    """No client number, no realised size: the metrics hold only the keys of an agreed list."""
+    run_experiment(tiny_config(CS_DP, NOISE), tmp_path / "run")
+    allowed = {
+        "round", "accuracy", "loss", "epsilon_paper", "epsilon_rdp", "epsilon_pld", "bytes_up_per_client",
+        "bytes_down_per_client", "bytes_up_total", "bytes_down_total", "update_norm", "residual_norm", "nonzeros",
+        "median_norm", "decoder", "seconds",
+    }  # fmt: skip
+    for metrics in RunDirectory.open(tmp_path / "run").metrics():
+        assert set(metrics) == allowed
+        assert metrics["median_norm"] is None
+        assert metrics["bytes_up_total"] == metrics["round"] * 5 * metrics["bytes_up_per_client"]

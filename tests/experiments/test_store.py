@@ -1,0 +1,149 @@
+"""Run directories: atomic files, honest errors, nothing lost."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lowkey.errors import RunError
+from lowkey.experiments import RunDirectory
+from lowkey.federation import RunState
+from lowkey.privacy import Event, Ledger
+from tests.conftest import tiny_config
+
+EVENT = Event(noise_multiplier=1.0, sampling_probability=0.1)
+
+
+def state(number: int = 3) -> RunState:
+    rng = np.random.default_rng(number)
+    server = {"momentum": rng.normal(size=4).astype(np.float32), "error": rng.normal(size=4).astype(np.float32)}
+    return RunState(
+        round=number, weights=rng.normal(size=9).astype(np.float32), server=server, bytes_up=12, bytes_down=2**40
+    )
+
+
+def test_checkpoint_round_trip(run_path: Path) -> None:
+    directory = RunDirectory.create(run_path, tiny_config())
+    assert directory.load_checkpoint(Ledger()) is None
+    saved = state()
+    directory.save_checkpoint(saved, Ledger())
+    loaded = RunDirectory.open(run_path).load_checkpoint(Ledger())
+    assert loaded is not None
+    assert (loaded.round, loaded.bytes_up, loaded.bytes_down) == (3, 12, 2**40)
+    np.testing.assert_array_equal(loaded.weights, saved.weights)
+    assert loaded.server.keys() == saved.server.keys()
+    for name, array in saved.server.items():
+        np.testing.assert_array_equal(loaded.server[name], array)
+
+
+def test_only_the_last_checkpoints_are_kept(run_path: Path) -> None:
+    directory = RunDirectory.create(run_path, tiny_config())
+    for number in range(1, 6):
+        directory.save_checkpoint(state(number), Ledger())
+    assert [p.name for p in directory._checkpoints()] == [
+        "checkpoint-000004.safetensors",
+        "checkpoint-000005.safetensors",
+    ]
+
+
+@pytest.mark.parametrize("keep", [0, 5, 100, -1])
+def test_truncated_checkpoint(run_path: Path, keep: int) -> None:
+    directory = RunDirectory.create(run_path, tiny_config())
+    directory.save_checkpoint(state(1), Ledger())
+    directory.save_checkpoint(state(2), Ledger())
+    newest = directory._checkpoints()[-1]
+    broken = newest.read_bytes()[:keep]
+    newest.write_bytes(broken)
+    with pytest.raises(RunError, match=r"checkpoint-000002.*damaged.*remove it to resume from checkpoint-000001"):
+        directory.load_checkpoint(Ledger())
+    assert newest.read_bytes() == broken
+    newest.unlink()
+    assert directory.load_checkpoint(Ledger()).round == 1
+
+
+def test_a_crash_while_writing_leaves_the_old_file(run_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = RunDirectory.create(run_path, tiny_config())
+    directory.save_checkpoint(state(1), Ledger())
+
+    def crash(self: Path, target: Path) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", crash)
+    with pytest.raises(KeyboardInterrupt):
+        directory.save_checkpoint(state(2), Ledger())
+    monkeypatch.undo()
+    assert directory.load_checkpoint(Ledger()).round == 1
+
+
+def test_checkpoint_newer_than_the_ledger_is_refused(run_path: Path) -> None:
+    directory, ledger = RunDirectory.create(run_path, tiny_config()), Ledger()
+    ledger.spend(1, EVENT)
+    directory.save_checkpoint(state(1), ledger)
+    with pytest.raises(RunError, match="restore the ledger"):
+        directory.load_checkpoint(Ledger())
+    ledger.spend(2, EVENT)
+    assert directory.load_checkpoint(ledger).round == 1
+
+
+def test_not_a_run(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="not a run directory"):
+        RunDirectory.open(tmp_path)
+    with pytest.raises(RunError, match="not a run directory"):
+        RunDirectory.open(tmp_path / "missing")
+
+
+def test_existing_directories_are_never_overwritten(run_path: Path) -> None:
+    RunDirectory.create(run_path, tiny_config())
+    with pytest.raises(RunError, match="--resume"):
+        RunDirectory.create(run_path, tiny_config())
+    other = run_path.parent / "other"
+    other.mkdir()
+    (other / "thesis.txt").write_text("years of work")
+    with pytest.raises(RunError, match="another --out"):
+        RunDirectory.create(other, tiny_config())
+    assert [p.name for p in other.iterdir()] == ["thesis.txt"]
+
+
+def test_settings_that_matter_cannot_change_on_resume(run_path: Path) -> None:
+    directory = RunDirectory.create(run_path, tiny_config())
+    directory.adopt(tiny_config("demo/fl-std", "federation.rounds=9", "runtime.workers=1", "evaluation.every=2"))
+    assert RunDirectory.open(run_path).config.federation.rounds == 9
+    for change in ("seed=5", "training.learning_rate=0.5", "data.clients=300"):
+        with pytest.raises(RunError, match=change.split("=")[0]):
+            directory.adopt(tiny_config("demo/fl-std", change))
+    assert RunDirectory.open(run_path).config.seed == 0
+
+
+def test_two_processes_cannot_share_a_run(run_path: Path) -> None:
+    code = (
+        "from pathlib import Path; from lowkey.experiments import RunDirectory;"
+        f"RunDirectory.open(Path({str(run_path)!r})).lock()"
+    )
+
+    def from_another_process() -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+    directory = RunDirectory.create(run_path, tiny_config())
+    directory.lock()
+    refused = from_another_process()
+    assert refused.returncode != 0
+    assert "in use by another process" in refused.stderr
+    directory.unlock()
+    assert from_another_process().returncode == 0
+
+
+def test_metrics_in_the_middle_of_a_line_and_damaged(run_path: Path) -> None:
+    directory = RunDirectory.create(run_path, tiny_config())
+    file = run_path / "metrics.jsonl"
+    file.write_text(json.dumps({"round": 1}) + "\n" + json.dumps({"round": 2}) + "\n" + '{"rou')
+    assert [m["round"] for m in directory.metrics()] == [1, 2]
+    directory.trim_metrics(1)
+    assert [m["round"] for m in directory.metrics()] == [1]
+    file.write_text("garbage\n")
+    with pytest.raises(RunError, match="damaged"):
+        directory.metrics()
