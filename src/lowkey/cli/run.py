@@ -14,6 +14,9 @@ if TYPE_CHECKING:  # imported when a command needs it, so that --help answers at
     from lowkey.experiments import Config
 
 
+_STOPPED = {"rounds": "all that were asked for", "privacy target": "the next would pass privacy.target_epsilon"}
+
+
 def run(
     preset: Annotated[
         str | None, typer.Argument(help="A preset ('lowkey presets list') or a TOML file; optional with --resume.")
@@ -102,7 +105,7 @@ def _print(result: dict[str, Any], directory: Path, paper: dict[str, Any] | None
     accuracy = result["final_accuracy"]
     lines = {
         "run": directory,
-        "rounds": f"{result['rounds']} ({result['stopped']} reached)",
+        "rounds": f"{result['rounds']}, {_STOPPED[result['stopped']]}",
         "accuracy": f"{accuracy:.4f} final, {result['best_accuracy']:.4f} best (round {result['best_round']})",
         "upload": f"{human_bytes(result['bytes_up_per_client'])} per client and round",
     }

@@ -33,9 +33,13 @@ def open_runtime(
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     count = (cores if device == "cpu" else 0) if workers == "auto" else workers
-    with scipy.fft.set_workers(cores):
-        if count == 0:
+    if count == 0:
+        with scipy.fft.set_workers(cores):
             yield InProcess(Client(scheme=scheme, trainer=trainer, secrets=secrets, clock=clock))
-        else:
-            with WorkerPool(scheme=scheme, trainer=trainer, secrets=secrets, workers=count, clock=clock) as pool:
-                yield pool
+        return
+    # workers are made first, so that their own transforms stay with one thread
+    with (
+        WorkerPool(scheme=scheme, trainer=trainer, secrets=secrets, workers=count, clock=clock) as pool,
+        scipy.fft.set_workers(cores),
+    ):
+        yield pool
