@@ -102,7 +102,7 @@ def test_the_papers_twenty_rows() -> None:
         assert config.paper is not None
         assert (config.data.clients, config.federation.cohort, config.federation.rounds) == (6000, 100, 200)
         assert (config.training.local_steps, config.training.batch_size) == (5, 10)
-        assert config.training.learning_rate == 0.215
+        assert (config.training.learning_rate, config.training.batches) == (0.215, "independent")
         assert config.codec.chunks == 200
         scheme = scheme_of(config)
         assert scheme.name == config.federation.scheme

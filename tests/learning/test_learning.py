@@ -20,6 +20,7 @@ from lowkey.learning import (
     load_vector,
     model_vector,
 )
+from lowkey.learning.local_sgd import _batches
 
 
 def data(size: int = 12, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -84,6 +85,18 @@ def test_batches_cover_an_epoch_before_any_example_repeats() -> None:
     assert sorted(seen[:12]) == list(range(12))
     assert len(seen) == 16
     assert seen[:12] != list(range(12))
+
+
+def test_independent_batches_are_drawn_with_replacement() -> None:
+    """Ten draws of ten out of ten miss a third of the examples; never missing one has odds below 1e-30."""
+    sgd = LocalSGD(steps=10, batch_size=10, batches="independent")
+    drawn = _batches(10, sgd, np.random.default_rng(0))
+    assert [len(batch) for batch in drawn] == [10] * 10
+    distinct = [len(set(batch.tolist())) for batch in drawn]
+    assert 5.0 < np.mean(distinct) < 7.6  # 10 (1 − 0.9¹⁰) = 6.5 on average
+    assert len(_batches(3, sgd, np.random.default_rng(0))[0]) == 3
+    with pytest.raises(InvalidInput, match="batches"):
+        LocalSGD(batches="magic")  # type: ignore[arg-type]
 
 
 def test_training_repeats_with_its_generator_and_leaves_torchs_alone() -> None:

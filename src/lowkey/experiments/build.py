@@ -38,6 +38,7 @@ def build(config: Config) -> Experiment:
         steps=config.training.local_steps,
         batch_size=config.training.batch_size,
         learning_rate=config.training.learning_rate,
+        batches=config.training.batches,
     )
     device = config.runtime.device
     return Experiment(

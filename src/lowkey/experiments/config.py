@@ -51,6 +51,9 @@ class TrainingConfig(Section):
     local_steps: AtLeastOne = Field(default=5, description="SGD steps, T_gd")
     batch_size: AtLeastOne = 10
     learning_rate: Positive = Field(default=0.215, description="local rate, η")
+    batches: Literal["epochs", "independent"] = Field(
+        default="epochs", description='"epochs" in random order, or "independent" batches drawn with replacement'
+    )
 
 
 class FederationConfig(Section):

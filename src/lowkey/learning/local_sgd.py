@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from lowkey.protocols import LocalUpdate
 from lowkey.types import ClientId, FloatArray
 
 Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+Batches: TypeAlias = Literal["epochs", "independent"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,13 +31,20 @@ class LocalSGD:
     steps : SGD steps, T_gd.
     batch_size : examples per step; a client with fewer uses all it has in every step.
     learning_rate : η.
+    batches : "epochs" goes through the data in random order before any example repeats; "independent" draws every
+        batch anew, with replacement, which reproduces the norms that the paper clips to.
     """
 
     steps: int = 5
     batch_size: int = 10
     learning_rate: float = 0.1
+    batches: Batches = "epochs"
 
     def __post_init__(self) -> None:
+        if self.batches not in get_args(Batches):
+            raise InvalidInput(
+                f"training.batches is {self.batches!r}; it must be one of {', '.join(get_args(Batches))}"
+            )
         checks.at_least("training.local_steps", self.steps, 1)
         checks.at_least("training.batch_size", self.batch_size, 1)
         checks.positive("training.learning_rate", self.learning_rate)
@@ -98,7 +106,10 @@ class TorchTrainer:
 
 
 def _batches(size: int, sgd: LocalSGD, rng: np.random.Generator) -> list[Tensor | None]:
-    """Index of each step's examples: epochs in random order, cut into batches; None stands for all of them."""
+    """Index of each step's examples; None stands for all of them."""
+    if sgd.batches == "independent":
+        drawn = rng.integers(size, size=(sgd.steps, min(size, sgd.batch_size)))
+        return list(torch.from_numpy(drawn))
     if size <= sgd.batch_size:
         return [None] * sgd.steps
     per_epoch = size // sgd.batch_size
