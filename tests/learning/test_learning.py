@@ -178,6 +178,12 @@ def test_unusable_models_are_refused() -> None:
         load_vector(linear(), np.zeros(7, np.float32))
 
 
+@pytest.mark.parametrize("device", ["abacus", "cuda:99"])
+def test_unusable_device_is_refused(device: str) -> None:
+    with pytest.raises(InvalidInput, match=r"runtime\.device"):
+        FlatModel(linear(), device)
+
+
 def test_evaluation_by_hand() -> None:
     module = nn.Linear(1, 2, bias=False)
     load_vector(module, np.array([1.0, -1.0], np.float32))  # class 0 for positive inputs

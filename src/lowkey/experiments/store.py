@@ -15,17 +15,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save as to_safetensors
-
 from lowkey.durable import replace_file
 from lowkey.errors import RunError
+from lowkey.experiments.checkpoints import Checkpoint, DamagedCheckpointError, pack, unpack
 from lowkey.experiments.config import Config, parse, read
 from lowkey.federation import RoundRecord, RunState
 from lowkey.privacy import Ledger
 
-_FORMAT = 1
 _KEPT_CHECKPOINTS = 2
 _PACKAGES = ("lowkey", "numpy", "scipy", "torch", "dp-accounting", "cryptography", "safetensors")
 _FREE_TO_CHANGE = ("federation.rounds", "evaluation", "runtime", "paper", "name", "privacy.target_epsilon")
@@ -37,8 +33,6 @@ class RunDirectory:
     def __init__(self, path: Path, config: Config) -> None:
         self.path, self.config = path, config
         self._lock: int | None = None
-
-    # -- making and finding ------------------------------------------------------------------------------------------
 
     @classmethod
     def create(cls, path: Path, config: Config) -> RunDirectory:
@@ -86,8 +80,6 @@ class RunDirectory:
             os.close(self._lock)
             self._lock = None
 
-    # -- the ledger --------------------------------------------------------------------------------------------------
-
     def ledger(self) -> Ledger:
         return Ledger(self.path / "ledger.jsonl")
 
@@ -104,8 +96,6 @@ class RunDirectory:
     def _environment(self) -> dict[str, Any]:
         environment: dict[str, Any] = json.loads((self.path / "environment.json").read_text(encoding="utf-8"))
         return environment
-
-    # -- metrics and result ------------------------------------------------------------------------------------------
 
     def append_metrics(self, record: RoundRecord) -> None:
         with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
@@ -148,21 +138,9 @@ class RunDirectory:
     def write_result(self, result: dict[str, Any]) -> None:
         replace_file(self.path / "result.json", (json.dumps(result) + "\n").encode())
 
-    # -- checkpoints -------------------------------------------------------------------------------------------------
-
     def save_checkpoint(self, state: RunState, ledger: Ledger) -> None:
-        """Make a state durable: model, server state and counters in one file that appears whole or not at all."""
-        arrays = {"weights": state.weights} | {f"server.{name}": array for name, array in state.server.items()}
-        counters = {
-            "format": _FORMAT,
-            "round": state.round,
-            "bytes_up": state.bytes_up,
-            "bytes_down": state.bytes_down,
-            "ledger_entries": len(ledger.entries),
-            "guarantee": self._fingerprint(),
-        }
-        contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-        content = to_safetensors(contiguous, metadata={"lowkey": json.dumps(counters)})
+        """Make a state durable, in one file that appears whole or not at all; older files but the last are removed."""
+        content = pack(Checkpoint(state, len(ledger.entries), self._fingerprint()))
         replace_file(self.path / f"checkpoint-{state.round:06d}.safetensors", content)
         for old in self._checkpoints()[:-_KEPT_CHECKPOINTS]:
             old.unlink()
@@ -174,27 +152,18 @@ class RunDirectory:
             return None
         newest = checkpoints[-1]
         try:
-            with safe_open(newest, framework="numpy") as file:
-                counters = json.loads(file.metadata()["lowkey"])
-                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            state = RunState(
-                round=int(counters["round"]),
-                weights=arrays.pop("weights"),
-                server={name.removeprefix("server."): array for name, array in arrays.items()},
-                bytes_up=int(counters["bytes_up"]),
-                bytes_down=int(counters["bytes_down"]),
-            )
-        except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+            found = unpack(newest)
+        except DamagedCheckpointError as error:
             fallback = f"; remove it to resume from {checkpoints[-2].name}" if len(checkpoints) > 1 else ""
             raise RunError(f"{newest} is damaged ({error}){fallback}") from error
-        if counters["guarantee"] != self._fingerprint():
+        if found.settings != self._fingerprint():
             raise RunError(f"{newest} belongs to another configuration; restore the config.toml it was made with")
-        if counters["ledger_entries"] > len(ledger.entries):
+        if found.ledger_entries > len(ledger.entries):
             raise RunError(
-                f"{newest} knows {counters['ledger_entries']} private rounds, ledger.jsonl only {len(ledger.entries)}; "
+                f"{newest} knows {found.ledger_entries} private rounds, ledger.jsonl only {len(ledger.entries)}; "
                 "restore the ledger: what it lost was spent"
             )
-        return state
+        return found.state
 
     def _checkpoints(self) -> list[Path]:
         return sorted(self.path.glob("checkpoint-*.safetensors"))

@@ -21,7 +21,11 @@ class FlatModel:
     """
 
     def __init__(self, module: nn.Module, device: str = "cpu") -> None:
-        self.module = copy.deepcopy(module).to(device)
+        try:
+            self.module = copy.deepcopy(module).to(device)
+        except (RuntimeError, AssertionError) as error:
+            reason = str(error).splitlines()[0]
+            raise InvalidInput(f"runtime.device is {device!r}, which cannot be used here: {reason}") from error
         self.parameters = [p for p in self.module.parameters() if p.requires_grad]
         if not self.parameters:
             raise InvalidInput("the model has no trainable parameters; there is nothing to learn together")
