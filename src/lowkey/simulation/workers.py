@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from lowkey import checks
-from lowkey.errors import ClientFailed
+from lowkey.errors import ClientFailed, InvalidInput
 from lowkey.federation import Client, Reply, Request, Scheme
 from lowkey.protocols import Trainer
 from lowkey.rng import Secrets
@@ -123,8 +123,8 @@ class WorkerPool:
         self._workers = []
 
     def __call__(self, requests: Mapping[ClientId, Request]) -> Iterator[tuple[ClientId, Reply]]:
-        for model in {id(r.weights): r.weights for r in requests.values() if r.weights is not None}.values():
-            self._model[:] = model
+        self._drain()
+        self._publish(requests)
         waiting = deque(requests.items())
         arrived: dict[ClientId, tuple[_Worker, _Done]] = {}
         try:
@@ -135,12 +135,24 @@ class WorkerPool:
                 worker, done = arrived.pop(client)
                 yield client, Reply(round=request.round, vector=worker.slots[done.slot], weight=done.weight)
                 worker.free.append(done.slot)
-        finally:  # abandoned half-way: let what runs come to its end, so that the next round finds clean workers
+                self._hand_out(waiting)
+        finally:
             for worker, done in arrived.values():
                 worker.free.append(done.slot)
-            while any(worker.running for worker in self._workers if worker.process.is_alive()):
-                for worker, done in self._collect(ignore_errors=True).values():
-                    worker.free.append(done.slot)
+
+    def _drain(self) -> None:
+        """If the last round was abandoned half-way, let what still runs come to its end."""
+        while any(worker.running for worker in self._workers):
+            for worker, done in self._collect(ignore_errors=True).values():
+                worker.free.append(done.slot)
+
+    def _publish(self, requests: Mapping[ClientId, Request]) -> None:
+        """Put the model of a round where every worker reads it."""
+        models = {id(request.weights): request.weights for request in requests.values() if request.weights is not None}
+        if len(models) > 1:
+            raise InvalidInput(f"the requests of one round carry {len(models)} different models; they must share one")
+        for model in models.values():
+            self._model[:] = model
 
     def _hand_out(self, waiting: deque[tuple[ClientId, Request]]) -> None:
         """Give every worker up to two tasks, so that it need not wait for the parent between clients."""
