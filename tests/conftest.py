@@ -8,8 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import settings
 
 from lowkey.experiments import Config, find, override, parse
+
+settings.register_profile("lowkey", deadline=None)  # a busy machine is no defect
+settings.load_profile("lowkey")
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowkey.codec import ChunkedDCT, Codec, Identity, LowPassDCT, RandomSubset
@@ -36,7 +36,6 @@ def vector(seed: int, length: int) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=length).astype(np.float32)
 
 
-@settings(deadline=None)
 @given(operators, seeds)
 def test_adjoint_is_exact(operator: Operator, seed: int) -> None:
     x, y = vector(seed, operator.num_coordinates), vector(seed + 1, operator.num_measurements)
@@ -46,7 +45,6 @@ def test_adjoint_is_exact(operator: Operator, seed: int) -> None:
     assert abs(left - right) / scale < 2e-6
 
 
-@settings(deadline=None)
 @given(operators, seeds, st.floats(-3, 3), st.floats(-3, 3))
 def test_forward_is_linear(operator: Operator, seed: int, a: float, b: float) -> None:
     x, y = vector(seed, operator.num_coordinates), vector(seed + 1, operator.num_coordinates)
@@ -56,7 +54,6 @@ def test_forward_is_linear(operator: Operator, seed: int, a: float, b: float) ->
     np.testing.assert_allclose(together, apart, atol=5e-5)
 
 
-@settings(deadline=None)
 @given(operators, seeds)
 def test_never_lengthens_and_keeps_type_and_argument(operator: Operator, seed: int) -> None:
     x = vector(seed, operator.num_coordinates)

@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowkey.errors import ConfigError
@@ -38,7 +38,6 @@ configs = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(configs)
 def test_toml_round_trip(config: Config) -> None:
     assert parse(tomllib.loads(config.to_toml())) == config

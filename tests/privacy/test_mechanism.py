@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -36,7 +36,6 @@ def exact_square(vector: np.ndarray) -> Fraction:
     return sum((Fraction(float(v)) ** 2 for v in vector), Fraction(0))
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.floats(-(2.0**127), 2.0**127, width=32), min_size=1, max_size=30),
     st.floats(2.0**-40, 2.0**60),
