@@ -78,8 +78,8 @@ class LowPassDCT:
     """First m coefficients of one orthonormal DCT-II over the whole vector in its natural order.
 
     The vector is padded with zeros to a length whose transform is cheap: for the paper's network the exact length has
-    a large prime factor and costs ten times as much. The padding never reaches the model, and at ratio 1 the map is
-    still inverted exactly by its adjoint.
+    a large prime factor and costs more than ten times as much. The padding never reaches the model, and at ratio 1
+    the map is still inverted exactly by its adjoint.
     """
 
     def __init__(self, num_coordinates: int, ratio: float) -> None:
