@@ -94,7 +94,7 @@ def play(
                 directory,
                 resume=resume,
                 observers=[progress, *extra],
-                started=lambda _, state: progress.begin(state.round),
+                started=lambda state: progress.begin(state.round),
             )
         except KeyboardInterrupt:
             typer.echo(f"\nstopped; go on with: lowkey run --resume --out {directory}", err=True)

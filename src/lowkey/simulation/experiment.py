@@ -22,7 +22,7 @@ def run_experiment(
     *,
     resume: bool = False,
     observers: Sequence[Observer] = (),
-    started: Callable[[RunDirectory, RunState], None] = lambda _directory, _state: None,
+    started: Callable[[RunState], None] = lambda _state: None,
     secrets: Secrets | None = None,
 ) -> dict[str, Any]:
     """Play all rounds of ``config`` and keep everything in ``out``.
@@ -43,15 +43,11 @@ def run_experiment(
     secrets = secrets or OSSecrets()
     experiment = build(config)  # before anything is written: bad data or settings leave no half-made run behind
     first = initial_state(experiment.scheme, experiment.initial_weights)
-    if resume and out.exists():
-        directory = RunDirectory.open(out)
-        directory.lock()
-        directory.adopt(config)
-    else:
-        directory = RunDirectory.create(out, config)
-        directory.lock()
+    directory = RunDirectory.open(out) if resume else RunDirectory.create(out, config)
+    directory.lock()
     unsaved: RunState | None = None
     try:
+        directory.adopt(config)
         if not secrets.claims_privacy:
             directory.withdraw_claim()
         ledger = directory.ledger()
@@ -83,7 +79,7 @@ def run_experiment(
                 secrets=secrets,
                 clock=clock,
             )
-            started(directory, state)
+            started(state)
             state, stopped = federation.run(state, experiment.schedule, save=save, observers=observers)
         result = directory.summary() | {"stopped": stopped, "seconds": round(time.perf_counter() - began, 2)}
         directory.write_result(result)
