@@ -22,7 +22,8 @@ class FashionCNN(nn.Module):
         self.dense2 = nn.Linear(hidden, classes)
 
     def forward(self, images: Tensor) -> Tensor:
-        x = images.contiguous(memory_format=torch.channels_last)  # the faster layout on CPU
+        # Channels last, the faster layout on CPU; with one channel PyTorch tells it by the strides alone.
+        x = images.reshape(-1, 28, 28, 1).permute(0, 3, 1, 2)
         x = F.relu(F.max_pool2d(self.conv1(x), 2))  # ReLU and maximum commute; this way round is cheaper
         x = F.relu(F.max_pool2d(self.conv2(x), 2))
         x = F.relu(self.dense1(x.flatten(1)))
