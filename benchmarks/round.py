@@ -20,7 +20,7 @@ import torch.nn.functional as F
 
 from lowkey.data import ImageClients, iid_shards, load_fashion_mnist
 from lowkey.federation import drive, initial_state, make_scheme, round_flow
-from lowkey.learning import FashionCNN, LocalSGD, TorchTrainer, keras_initialise, model_vector
+from lowkey.learning import FashionCNN, LocalSGD, TorchTrainer, keras_initialise, layer_sizes, model_vector
 from lowkey.privacy import Ledger
 from lowkey.rng import OSSecrets, generator
 from lowkey.simulation.runtime import open_runtime
@@ -84,9 +84,10 @@ def main():
             w.add_(sum(parts), alpha=1 / COHORT)
 
     trainer = TorchTrainer(module, clients, LocalSGD(steps=STEPS, batch_size=10, learning_rate=RATE))
+    sizes = layer_sizes(module)
     schemes = {
         "fl-std": make_scheme("fl-std", num_clients=CLIENTS, cohort=COHORT),
-        "fl-cs r=0.05": make_scheme("fl-cs", num_clients=CLIENTS, cohort=COHORT, ratio=0.05),
+        "fl-cs r=0.05": make_scheme("fl-cs", num_clients=CLIENTS, cohort=COHORT, ratio=0.05).for_layers(sizes),
     }
     seconds = {"by hand": [], **{name: [] for name in schemes}}
     stages = {name: [] for name in schemes}

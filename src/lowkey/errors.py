@@ -10,6 +10,8 @@ LowkeyError
 ├── RoundFailed           a round cannot be completed safely; nothing was released
 └── ClientFailed          a client's work raised or its process died
 
+NotConverged is a warning: a decoder stopped before it reached its tolerance.
+
 Messages are one line: what is wrong, the value, what is allowed, what to do.
 """
 
@@ -64,3 +66,7 @@ class ClientFailed(LowkeyError):
 
     def __reduce__(self) -> tuple[type[ClientFailed], tuple[int, str, str]]:
         return type(self), (self.client, self.stage, self.reason)
+
+
+class NotConverged(UserWarning):
+    """A decoder stopped before it reached its tolerance; its result is used, and says so."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lowkey.types import ClientId, FloatArray
 
@@ -35,7 +36,8 @@ class Operator(Protocol):
 class BlockOperator(Operator, Protocol):
     """An operator that spreads the model over equal blocks and measures each by the first rows Θ of one DCT.
 
-    Measurements are ordered block by block; decoders solve in blocks and come back by ``from_blocks``.
+    Measurements are ordered block by block. Decoders solve one group of blocks after the other and hand them to
+    ``assemble``, so that their working memory does not grow with the model.
     """
 
     @property
@@ -47,13 +49,23 @@ class BlockOperator(Operator, Protocol):
     @property
     def block_measurements(self) -> int: ...
 
-    def from_blocks(self, blocks: FloatArray) -> FloatArray: ...
+    @property
+    def groups(self) -> Sequence[slice]: ...
+
+    def coordinates(self, group: slice) -> NDArray[np.intp]:
+        """Coordinate of the model at each position of a group's blocks; ``num_coordinates`` marks padding."""
+        ...
+
+    def assemble(self, solved: Iterable[FloatArray]) -> FloatArray: ...
 
 
 class Decoder(Protocol):
-    """Turns measurements back into a model update. Knows nothing of clients, noise or rounds."""
+    """Turns measurements back into a model update. Knows nothing of clients or rounds.
 
-    def decode(self, operator: Operator, measurements: FloatArray) -> Decoded: ...
+    ``noise`` is the standard deviation of the known noise in each measurement, 0 where there is none.
+    """
+
+    def decode(self, operator: Operator, measurements: FloatArray, noise: float = 0.0) -> Decoded: ...
 
 
 @dataclass(frozen=True)

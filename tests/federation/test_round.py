@@ -51,7 +51,7 @@ def scheme_for(name: str, **changes: object):  # type: ignore[no-untyped-def]
         options["ratio"] = 0.3
     if name.endswith("-dp"):
         options |= {"clip_norm": 1.0, "noise_multiplier": 1.0}
-    return make_scheme(name, **(options | changes))  # type: ignore[arg-type]
+    return make_scheme(name, **(options | changes)).for_layers([20, 40])  # type: ignore[arg-type]
 
 
 def play(scheme, rounds: int = 1, trainer: object = None, secrets: object = None) -> RunState:  # type: ignore[no-untyped-def]
@@ -108,7 +108,7 @@ def test_full_ratio_equals_fl_std(name: str) -> None:
 
 def test_fl_cs_with_full_ratio_and_no_penalty_equals_fl_std() -> None:
     equal = type("Equal", (Pull,), {"train": lambda self, w, c, r: replace(Pull.train(self, w, c, r), num_examples=1)})
-    cs = scheme_for("fl-cs", ratio=1.0, lambda_factor=0.0, momentum=0.0, server_rate=1.0)
+    cs = scheme_for("fl-cs", ratio=1.0, decoder="lasso", lambda_factor=0.0, momentum=0.0, server_rate=1.0)
     one, other = play(cs, 3, equal()), play(scheme_for("fl-std"), 3, equal())
     np.testing.assert_allclose(one.weights, other.weights, atol=1e-5)
     np.testing.assert_allclose(one.server["error"], 0.0, atol=1e-5)
@@ -117,7 +117,7 @@ def test_fl_cs_with_full_ratio_and_no_penalty_equals_fl_std() -> None:
 @pytest.mark.parametrize("family", ["fl-std", "fl-rnd", "fl-freq", "fl-cs"])
 def test_private_twin_without_clip_and_noise_equals_the_open_scheme(family: str) -> None:
     equal = type("Equal", (Pull,), {"train": lambda self, w, c, r: replace(Pull.train(self, w, c, r), num_examples=1)})
-    everyone = {"cohort": N, "sampling": "fixed"}
+    everyone = {"cohort": N, "sampling": "fixed", "decoder": "layered" if family == "fl-cs" else "adjoint"}
     open_ = play(scheme_for(family, **everyone), 2, equal())
     private = play(scheme_for(f"{family}-dp", clip_norm=math.inf, noise_multiplier=0.0, **everyone), 2, equal())
     np.testing.assert_allclose(private.weights, open_.weights, atol=1e-6)
@@ -341,7 +341,10 @@ def test_bytes_of_private_rounds_do_not_tell_the_cohort() -> None:
         ("fl-cs", {"ratio": 0.0}, "ratio"),
         ("fl-cs", {"ratio": 1.5}, "ratio"),
         ("fl-cs", {"lambda_rule": "magic"}, "lambda_rule"),
+        ("fl-cs", {"decoder": "lasso", "solver": "magic"}, "solver"),
+        ("fl-cs", {"decoder": "lasso", "lambda_rule": "fixed", "lambda_factor": 0.0}, "above 0"),
         ("fl-freq", {"decoder": "lasso"}, "chunks of fl-cs"),
+        ("fl-freq", {"decoder": "layered"}, "chunks of fl-cs"),
         ("fl-cs", {"decoder": "magic"}, "decoder"),
         ("fl-std", {"cohort": 41}, "cohort"),
         ("fl-std-dp", {"clip_norm": None}, "calibrate"),

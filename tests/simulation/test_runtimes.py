@@ -40,7 +40,8 @@ class Pull:
 def scheme_for(name: str = "fl-cs", clients: int = 50) -> Scheme:
     private = {"clip_norm": 1.0, "noise_multiplier": 1.0} if name.endswith("-dp") else {}
     ratio = 1.0 if name.startswith("fl-std") else 0.2
-    return make_scheme(name, num_clients=clients, cohort=12, ratio=ratio, chunks=5, **private)  # type: ignore[arg-type]
+    scheme = make_scheme(name, num_clients=clients, cohort=12, ratio=ratio, chunks=5, **private)  # type: ignore[arg-type]
+    return scheme.for_layers([DIMENSION])
 
 
 @contextmanager

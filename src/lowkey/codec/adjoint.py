@@ -18,6 +18,6 @@ class AdjointDecoder:
     For orthonormal rows it is the shortest update that explains the measurements exactly.
     """
 
-    def decode(self, operator: Operator, measurements: FloatArray) -> Decoded:
+    def decode(self, operator: Operator, measurements: FloatArray, noise: float = 0.0) -> Decoded:  # noqa: ARG002
         update = operator.adjoint(measurements)
         return Decoded(update=update, nonzeros=int(np.count_nonzero(update)))

@@ -10,6 +10,8 @@ Kerkouche et al. (2021), *Compression Boosts Differentially Private Federated Le
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import scipy.fft
 from numpy.typing import NDArray
@@ -18,6 +20,8 @@ from lowkey import checks
 from lowkey.errors import InvalidInput
 from lowkey.rng import BitSource, permutation, subset
 from lowkey.types import FloatArray
+
+_GROUP = 2**20  # coordinates that a block operator works on at once
 
 
 def fast_length(length: int) -> int:
@@ -103,7 +107,8 @@ class ChunkedDCT:
     """First coefficients of the orthonormal DCT-II of each of P equal chunks of the publicly shuffled vector.
 
     Coordinates and zero padding are shuffled together over P chunks of one FFT-friendly length, so that every chunk
-    holds its share of the signal. Satisfies :class:`lowkey.protocols.BlockOperator`: per chunk ΘΘᵀ = I.
+    holds its share of the signal. Satisfies :class:`lowkey.protocols.BlockOperator`: per chunk ΘΘᵀ = I. Works through
+    the chunks in groups, so that beyond its shuffle it needs the same little memory for a model of any size.
     """
 
     def __init__(self, num_coordinates: int, ratio: float, num_chunks: int, source: BitSource) -> None:
@@ -118,29 +123,35 @@ class ChunkedDCT:
         self.block_length = fast_length(-(-num_coordinates // num_chunks))
         self.block_measurements = measurements_for(ratio, self.block_length)
         self.num_measurements = num_chunks * self.block_measurements
-        # place[i] = coordinate that stands at position i of the shuffled vector; num_coordinates marks padding
-        self._place: NDArray[np.intp] = permutation(source, num_chunks * self.block_length)
-        np.minimum(self._place, num_coordinates, out=self._place)
-        self._padding = np.flatnonzero(self._place == num_coordinates)
+        # coordinate that stands at each position of the shuffled vector; num_coordinates marks padding
+        self._coordinates: NDArray[np.intp] = permutation(source, num_chunks * self.block_length)
+        np.minimum(self._coordinates, num_coordinates, out=self._coordinates)
+        self._coordinates.shape = (num_chunks, self.block_length)
+        at_once = max(1, _GROUP // self.block_length)
+        self.groups = [slice(first, min(first + at_once, num_chunks)) for first in range(0, num_chunks, at_once)]
+
+    def coordinates(self, group: slice) -> NDArray[np.intp]:
+        return self._coordinates[group]
 
     def forward(self, vector: FloatArray) -> FloatArray:
         checks.vector_of("update", vector, self.num_coordinates)
-        blocks = np.empty(self._place.size, np.float32)
-        np.take(vector, self._place, out=blocks, mode="clip")
-        blocks[self._padding] = 0.0
-        coefficients: FloatArray = scipy.fft.dct(
-            blocks.reshape(self.num_blocks, self.block_length), norm="ortho", overwrite_x=True
-        )
-        return np.ascontiguousarray(coefficients[:, : self.block_measurements]).reshape(-1)
+        measurements = np.empty((self.num_blocks, self.block_measurements), np.float32)
+        for group in self.groups:
+            coordinates = self._coordinates[group]
+            blocks = np.take(vector, coordinates, mode="clip")
+            blocks[coordinates == self.num_coordinates] = 0.0
+            spectrum: FloatArray = scipy.fft.dct(blocks, norm="ortho", overwrite_x=True)
+            measurements[group] = spectrum[:, : self.block_measurements]
+        return measurements.reshape(-1)
 
     def adjoint(self, measurements: FloatArray) -> FloatArray:
         checks.vector_of("measurements", measurements, self.num_measurements)
         kept = measurements.reshape(self.num_blocks, self.block_measurements)
-        blocks: FloatArray = scipy.fft.idct(kept, n=self.block_length, norm="ortho")
-        return self.from_blocks(blocks)
+        return self.assemble(scipy.fft.idct(kept[group], n=self.block_length, norm="ortho") for group in self.groups)
 
-    def from_blocks(self, blocks: FloatArray) -> FloatArray:
-        """The model vector of shuffled blocks (P, block_length); what stands on padding is dropped."""
+    def assemble(self, solved: Iterable[FloatArray]) -> FloatArray:
+        """The model vector of blocks that come group by group; what stands on padding is dropped."""
         vector = np.empty(self.num_coordinates + 1, np.float32)
-        vector[self._place] = blocks.reshape(-1)
+        for group, blocks in zip(self.groups, solved, strict=True):
+            vector[self._coordinates[group]] = blocks
         return vector[:-1]

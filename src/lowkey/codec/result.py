@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
+
+from lowkey.errors import NotConverged
 from lowkey.types import FloatArray
 
 Stopped = Literal["exact", "converged", "iteration limit"]
@@ -20,7 +24,7 @@ class Decoded:
     nonzeros : how many coordinates of it are not zero.
     objective : value of what was minimised, summed over blocks; 0 for exact maps.
     relative_gap : duality gap over objective, an upper bound of the relative distance to the optimum.
-    iterations : of the solver; 0 for exact maps.
+    iterations : of the solver, in the group of blocks that took most; 0 for exact maps.
     stopped : "exact" (a formula, nothing to solve), "converged" (gap below the tolerance) or "iteration limit".
     regularisation : the λ that was used; 0 for exact maps.
     """
@@ -32,3 +36,37 @@ class Decoded:
     iterations: int = 0
     stopped: Stopped = "exact"
     regularisation: float = 0.0
+
+
+@dataclass
+class Tally:
+    """Sums the certificates of groups of blocks."""
+
+    objective: float = 0.0
+    gap: float = 0.0
+    iterations: int = 0
+
+    def add(self, objective: float, gap: float, iterations: int) -> None:
+        self.objective += float(objective)
+        self.gap += float(gap)
+        self.iterations = max(self.iterations, iterations)
+
+    def decoded(self, update: FloatArray, tolerance: float, regularisation: float = 0.0) -> Decoded:
+        """The record of an update. One that is not within the tolerance is returned all the same, with a warning."""
+        relative_gap = self.gap / self.objective if self.objective > 0 else 0.0
+        if relative_gap > tolerance:
+            warnings.warn(
+                f"the decoder stopped at its iteration limit with a relative duality gap of {relative_gap:.1e}, above "
+                f"{tolerance:.1e}; what it has is used. Raise decoder.max_iterations or decoder.tolerance",
+                NotConverged,
+                stacklevel=3,
+            )
+        return Decoded(
+            update=update,
+            nonzeros=int(np.count_nonzero(update)),
+            objective=self.objective,
+            relative_gap=relative_gap,
+            iterations=self.iterations,
+            stopped="iteration limit" if relative_gap > tolerance else "converged",
+            regularisation=regularisation,
+        )

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from lowkey.data import ImageClients, dirichlet_shards, iid_shards, load_fashion_mnist
 from lowkey.experiments.config import Config
 from lowkey.federation import Schedule, Scheme, make_scheme
-from lowkey.learning import FashionCNN, LocalSGD, TorchEvaluator, TorchTrainer, keras_initialise, model_vector
+from lowkey.learning import (
+    FashionCNN,
+    LocalSGD,
+    TorchEvaluator,
+    TorchTrainer,
+    keras_initialise,
+    layer_sizes,
+    model_vector,
+)
 from lowkey.rng import generator
 from lowkey.types import FloatArray
 
@@ -42,7 +50,7 @@ def build(config: Config) -> Experiment:
     )
     device = config.runtime.device
     return Experiment(
-        scheme=scheme_of(config),
+        scheme=scheme_of(config).for_layers(layer_sizes(module)),
         schedule=schedule_of(config),
         trainer=TorchTrainer(module, ImageClients(data.train_images, data.train_labels, partition), sgd, device=device),
         evaluator=TorchEvaluator(module, data.test(), device=device),
@@ -68,6 +76,7 @@ def scheme_of(config: Config) -> Scheme:
         decoder=config.decoder.kind,
         lambda_rule=config.decoder.lambda_rule,
         lambda_factor=config.decoder.lambda_factor,
+        solver=config.decoder.solver,
         tolerance=config.decoder.tolerance,
         max_iterations=config.decoder.max_iterations,
         server_rate=config.server.rate,

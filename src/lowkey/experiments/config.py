@@ -74,13 +74,18 @@ class CodecConfig(Section):
 
 
 class DecoderConfig(Section):
-    """How fl-cs recovers updates."""
+    """How fl-cs recovers updates; docs/decoding.md tells what to choose."""
 
-    kind: Literal["lasso", "adjoint"] | None = None
-    lambda_rule: Literal["relative-to-rms", "relative-to-max"] = "relative-to-rms"
-    lambda_factor: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
-    tolerance: Positive = Field(default=1e-2, description="relative duality gap at which the solver stops")
-    max_iterations: AtLeastOne = 300
+    kind: Literal["layered", "lasso", "adjoint"] | None = Field(
+        default=None, description="unset: layered for fl-cs, adjoint for the others"
+    )
+    lambda_rule: Literal["relative-to-rms", "relative-to-max", "relative-to-noise", "fixed"] = "relative-to-rms"
+    lambda_factor: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        default=1.0, description="multiplies what the rule is relative to; λ itself for the rule fixed"
+    )
+    solver: Literal["active-set", "admm", "owlqn"] = Field(default="active-set", description="of the LASSO")
+    tolerance: Positive = Field(default=1e-3, description="relative duality gap at which the solver stops")
+    max_iterations: AtLeastOne = 1000
 
 
 class ServerConfig(Section):

@@ -71,7 +71,7 @@ def round_flow(
 
     # 5. Momentum, error feedback, recovery: pure post-processing of the mean.
     with clock.stage("decode"):
-        step = scheme.server.step(state.server, total, operator, scheme.decoder)
+        step = scheme.server.step(state.server, total, operator, scheme.decoder, scheme.privacy.noise_of_mean)
     update = step.decoded.update
     update_norm = checks.finite_norm("the decoded update", update)
     weights = np.add(update, state.weights, out=update)  # the update's memory becomes the new model

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, get_args
 
-from lowkey.codec import LAMBDA_RULES, AdjointDecoder, Codec, CodecKind, LassoDecoder
+from lowkey.codec import LAMBDA_RULES, AdjointDecoder, Codec, CodecKind, LassoDecoder, LayeredDecoder
 from lowkey.errors import InvalidInput
 from lowkey.privacy import (
     ClientLevelPrivacy,
@@ -19,7 +20,7 @@ from lowkey.privacy import (
 from lowkey.protocols import Decoder
 from lowkey.server import Averaging, ErrorFeedback, ServerRule
 
-DecoderKind: TypeAlias = Literal["adjoint", "lasso"]
+DecoderKind: TypeAlias = Literal["adjoint", "lasso", "layered"]
 
 _CODECS: dict[str, CodecKind] = {
     "fl-std": "identity",
@@ -54,6 +55,15 @@ class Scheme:
     def private(self) -> bool:
         return self.privacy.private
 
+    def for_layers(self, layers: Sequence[int]) -> Scheme:
+        """The same scheme for a model whose parameter tensors have these sizes, in their natural order.
+
+        Only the layered decoder needs to know; :func:`lowkey.simulate` and presets tell it by themselves.
+        """
+        if not isinstance(self.decoder, LayeredDecoder):
+            return self
+        return replace(self, decoder=self.decoder.for_layers(layers))
+
 
 def make_scheme(
     name: str,
@@ -65,8 +75,9 @@ def make_scheme(
     decoder: DecoderKind | None = None,
     lambda_rule: str = "relative-to-rms",
     lambda_factor: float = 1.0,
-    tolerance: float = 1e-2,
-    max_iterations: int = 300,
+    solver: str = "active-set",
+    tolerance: float = 1e-3,
+    max_iterations: int = 1000,
     server_rate: float | None = None,
     momentum: float | None = None,
     clip_norm: float | None = None,
@@ -84,8 +95,9 @@ def make_scheme(
     cohort : expected number of clients in a round.
     ratio : measurements over parameters, in (0, 1]; "fl-std" sends everything and takes only 1.
     chunks : P of "fl-cs".
-    decoder : "lasso" (default) or "adjoint", for "fl-cs".
-    lambda_rule, lambda_factor, tolerance, max_iterations : of the LASSO.
+    decoder : of "fl-cs": "layered" (default), "lasso" (the paper's) or "adjoint" (default of "fl-cs-dp").
+    lambda_rule, lambda_factor, solver : of the LASSO.
+    tolerance, max_iterations : relative duality gap at which the decoder is content, and when it gives up.
     server_rate, momentum : of the server; 0.35 and 0.9 by default for "fl-cs", 1 and 0 for the others.
     clip_norm, noise_multiplier, delta : of private schemes; the first two have no default.
     sampling : "poisson" (default of private schemes) or "fixed" (default of the others).
@@ -100,8 +112,8 @@ def make_scheme(
         name=name,
         codec=codec,
         decoder=_decoder(
-            decoder or ("lasso" if compressed_sensing else "adjoint"),
-            name, lambda_rule, lambda_factor, tolerance, max_iterations,
+            decoder or ("layered" if name == "fl-cs" else "adjoint"),
+            name, lambda_rule, lambda_factor, solver, tolerance, max_iterations,
         ),
         server=(
             ErrorFeedback(
@@ -121,17 +133,21 @@ def make_scheme(
 
 
 def _decoder(
-    kind: DecoderKind, scheme: str, rule: str, factor: float, tolerance: float, max_iterations: int
+    kind: DecoderKind, scheme: str, rule: str, factor: float, solver: str, tolerance: float, max_iterations: int
 ) -> Decoder:
-    if kind == "adjoint":
-        return AdjointDecoder()
-    if kind != "lasso":
-        raise InvalidInput(f"decoder.kind is {kind!r}; it must be 'lasso' or 'adjoint'")
-    if not scheme.startswith("fl-cs"):
-        raise InvalidInput(f"decoder.kind is 'lasso', which needs the chunks of fl-cs; {scheme} takes 'adjoint'")
+    if kind not in get_args(DecoderKind):
+        raise InvalidInput(f"decoder.kind is {kind!r}; it must be one of {', '.join(get_args(DecoderKind))}")
     if rule not in LAMBDA_RULES:
         raise InvalidInput(f"decoder.lambda_rule is {rule!r}; it must be one of {', '.join(LAMBDA_RULES)}")
-    return LassoDecoder(rule=LAMBDA_RULES[rule](factor), tolerance=tolerance, max_iterations=max_iterations)
+    if kind == "adjoint":
+        return AdjointDecoder()
+    if not scheme.startswith("fl-cs"):
+        raise InvalidInput(f"decoder.kind is {kind!r}, which needs the chunks of fl-cs; {scheme} takes 'adjoint'")
+    if kind == "layered":
+        return LayeredDecoder(tolerance=tolerance, max_iterations=max_iterations)
+    return LassoDecoder(
+        rule=LAMBDA_RULES[rule](factor), solver=solver, tolerance=tolerance, max_iterations=max_iterations
+    )
 
 
 def _privacy(

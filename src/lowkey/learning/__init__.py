@@ -2,7 +2,7 @@
 
 from lowkey.learning.datasets import ClientDatasets, Examples
 from lowkey.learning.evaluate import TorchEvaluator
-from lowkey.learning.flat import FlatModel, load_vector, model_vector
+from lowkey.learning.flat import FlatModel, layer_sizes, load_vector, model_vector
 from lowkey.learning.local_sgd import LocalSGD, Loss, TorchTrainer
 from lowkey.learning.models import FashionCNN, keras_initialise
 
@@ -16,6 +16,7 @@ __all__ = [
     "TorchEvaluator",
     "TorchTrainer",
     "keras_initialise",
+    "layer_sizes",
     "load_vector",
     "model_vector",
 ]

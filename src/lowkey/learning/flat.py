@@ -52,6 +52,11 @@ def model_vector(module: nn.Module) -> FloatArray:
     return FlatModel(module).vector.numpy()
 
 
+def layer_sizes(module: nn.Module) -> list[int]:
+    """Length of each trainable parameter tensor, in the order of the model vector."""
+    return [p.numel() for p in module.parameters() if p.requires_grad]
+
+
 def load_vector(module: nn.Module, weights: FloatArray) -> None:
     """Write a model vector into a module, for instance the result of a run."""
     parameters = [p for p in module.parameters() if p.requires_grad]

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from lowkey import checks
 from lowkey.errors import InvalidInput
 from lowkey.learning.datasets import ClientDatasets, as_tensors
-from lowkey.learning.flat import FlatModel
+from lowkey.learning.flat import FlatModel, layer_sizes
 from lowkey.protocols import LocalUpdate
 from lowkey.types import ClientId, FloatArray
 
@@ -74,7 +74,7 @@ class TorchTrainer:
         self._module, self._clients, self._sgd, self._loss, self._device = module, clients, sgd, loss, device
         self._model: FlatModel | None = None  # made where it is used: each worker process has its own
         self.num_clients = len(clients)
-        self.num_coordinates = sum(p.numel() for p in module.parameters() if p.requires_grad)
+        self.num_coordinates = sum(layer_sizes(module))
 
     def limit_threads(self, threads: int) -> None:
         torch.set_num_threads(threads)

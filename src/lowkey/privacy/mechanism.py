@@ -32,6 +32,10 @@ class NoPrivacy:
     def event(self) -> None:
         return None
 
+    @property
+    def noise_of_mean(self) -> float:
+        return 0.0
+
 
 @dataclass(frozen=True, kw_only=True)
 class ClientLevelPrivacy:
@@ -89,6 +93,11 @@ class ClientLevelPrivacy:
             sampling_probability=self.sampling.probability,
             population=self.sampling.population,
         )
+
+    @property
+    def noise_of_mean(self) -> float:
+        """Standard deviation of the noise in each number of the mean of a round, zS/|K|."""
+        return self.noise_multiplier * self.clip_norm / self.sampling.expected_size if self.noise_multiplier else 0.0
 
 
 Privacy: TypeAlias = NoPrivacy | ClientLevelPrivacy

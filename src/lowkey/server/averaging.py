@@ -38,7 +38,14 @@ class Averaging:
         length = operator.num_coordinates if self.changing_operator else operator.num_measurements
         return {"momentum": np.zeros(length, np.float32)}
 
-    def step(self, state: ServerState, mean: FloatArray, operator: Operator, decoder: Decoder) -> ServerStep:
+    def step(
+        self,
+        state: ServerState,
+        mean: FloatArray,
+        operator: Operator,
+        decoder: Decoder,
+        noise: float = 0.0,  # noqa: ARG002
+    ) -> ServerStep:
         rate, rho = np.float32(self.rate), np.float32(self.momentum)
         if self.momentum == 0.0:
             return ServerStep(state={}, decoded=decoder.decode(operator, mean if rate == 1 else rate * mean))

@@ -35,11 +35,28 @@ class ErrorFeedback:
 
     def init(self, operator: Operator) -> ServerState:
         zeros = np.zeros(operator.num_measurements, np.float32)
-        return {"momentum": zeros, "error": zeros}
+        return {"momentum": zeros, "error": zeros, "noise": np.zeros(3, np.float32)}
 
-    def step(self, state: ServerState, mean: FloatArray, operator: Operator, decoder: Decoder) -> ServerStep:
+    def step(
+        self, state: ServerState, mean: FloatArray, operator: Operator, decoder: Decoder, noise: float = 0.0
+    ) -> ServerStep:
         u = np.float32(self.momentum) * state["momentum"] + mean  # line 9
         e = state["error"] + np.float32(self.rate) * u  # line 10
-        decoded = decoder.decode(operator, e)  # line 11
+        noise_of = self._noise(state["noise"], noise)
+        decoded = decoder.decode(operator, e, float(np.sqrt(noise_of[2])))  # line 11
         e = e - operator.forward(decoded.update)  # line 12; a new array, since the update may share memory with e
-        return ServerStep(state={"momentum": u, "error": e}, decoded=decoded, residual_norm=float(np.linalg.norm(e)))
+        return ServerStep(
+            state={"momentum": u, "error": e, "noise": noise_of},
+            decoded=decoded,
+            residual_norm=float(np.linalg.norm(e)),
+        )
+
+    def _noise(self, before: FloatArray, of_mean: float) -> FloatArray:
+        """Variance of the noise in u, its covariance with that in e, and its variance in e, per measurement.
+
+        Exact for e as the sum of all that came in. Whatever noise was decoded has left e, so it is an upper bound.
+        """
+        in_u, shared, in_e = before.astype(np.float64)
+        rate, rho = self.rate, self.momentum
+        u = rho**2 * in_u + of_mean**2
+        return np.array([u, rho * shared + rate * u, in_e + 2 * rate * rho * shared + rate**2 * u], np.float32)

@@ -11,7 +11,7 @@ from lowkey.protocols import Decoder, Operator
 from lowkey.types import FloatArray
 
 ServerState = Mapping[str, FloatArray]
-"""Named arrays: "momentum" (u) and "error" (e); empty when a rule keeps nothing."""
+"""Named arrays: "momentum" (u), "error" (e), "noise" (its variances); empty when a rule keeps nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,4 +28,8 @@ class ServerRule(Protocol):
 
     def init(self, operator: Operator) -> ServerState: ...
 
-    def step(self, state: ServerState, mean: FloatArray, operator: Operator, decoder: Decoder) -> ServerStep: ...
+    def step(
+        self, state: ServerState, mean: FloatArray, operator: Operator, decoder: Decoder, noise: float = 0.0
+    ) -> ServerStep:
+        """``noise`` is the standard deviation of the privacy noise in each number of ``mean``."""
+        ...

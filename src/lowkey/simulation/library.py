@@ -14,6 +14,7 @@ from lowkey.learning import (
     LocalSGD,
     TorchEvaluator,
     TorchTrainer,
+    layer_sizes,
     load_vector,
     model_vector,
 )
@@ -88,6 +89,7 @@ def simulate(
             f"the scheme was made for {scheme.privacy.sampling.population} clients, but there are {len(clients)} "
             "datasets; pass num_clients=len(clients) to make_scheme"
         )
+    scheme = scheme.for_layers(layer_sizes(model))
     options = {} if loss is None else {"loss": loss}
     clock, secrets = StageClock(), secrets or OSSecrets()
     trainer = TorchTrainer(model, clients, sgd or LocalSGD(), device=device, **options)

@@ -1,0 +1,21 @@
+"""What decoders that work in blocks have in common."""
+
+from __future__ import annotations
+
+from lowkey import checks
+from lowkey.codec.operators import ChunkedDCT
+from lowkey.errors import InvalidInput
+from lowkey.protocols import BlockOperator, Operator
+from lowkey.types import FloatArray
+
+
+def as_blocks(decoder: str, operator: Operator, measurements: FloatArray) -> tuple[BlockOperator, FloatArray]:
+    """The operator as one of blocks, and its finite measurements as (P, k)."""
+    if not isinstance(operator, ChunkedDCT):
+        raise InvalidInput(
+            f"the {decoder} decoder needs a codec of kind 'chunked-dct', not {type(operator).__name__}; "
+            "use decoder.kind = 'adjoint' with this codec"
+        )
+    checks.vector_of("measurements", measurements, operator.num_measurements)
+    checks.finite_norm("the measurements", measurements)
+    return operator, measurements.reshape(operator.num_blocks, operator.block_measurements)

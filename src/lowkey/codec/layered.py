@@ -1,0 +1,139 @@
+"""Recovery that knows where layers begin and end: an empirical-Bayes estimate with one variance per layer.
+
+Coordinates of small layers (biases, the first convolution, the last dense layer) move ten to fifty times as far as
+those of a large dense layer. Once that is known, most of an update's energy can be told from few measurements. The
+prior is normal with a variance v for each layer; the estimate is the minimiser of
+
+    ½‖y − Θs‖² + ½ν² Σ s²/v,   s = VΘᵀx with (ΘVΘᵀ + ν²) x = y,
+
+where ν² is the variance of the known noise, or a hundredth of the signal's where there is none. The variances are
+estimated from y itself, which has been released: no privacy is spent and nothing is remembered between rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.fft
+
+from lowkey import checks
+from lowkey.codec.adjoint import AdjointDecoder
+from lowkey.codec.blocks import as_blocks
+from lowkey.codec.result import Decoded, Tally
+from lowkey.errors import InvalidInput
+from lowkey.protocols import BlockOperator, Operator
+from lowkey.types import FloatArray
+
+_SIZE_EXPONENT = 0.75  # the guess before data is seen: variance falls with this power of a layer's size
+_LEAST_NOISE = 0.01  # ν² where no noise is known, relative to the signal in a measurement
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayeredDecoder:
+    """Recovers an update whose size differs between layers.
+
+    Parameters
+    ----------
+    layers : number of coordinates of each parameter tensor, in the order of the model vector; see ``for_layers``.
+    tolerance : relative duality gap at which to stop.
+    max_iterations : when to give up; the result then says "iteration limit".
+    """
+
+    layers: tuple[int, ...] = ()
+    tolerance: float = 1e-3
+    max_iterations: int = 1000
+
+    def __post_init__(self) -> None:
+        checks.positive("decoder.tolerance", self.tolerance)
+        checks.at_least("decoder.max_iterations", self.max_iterations, 1)
+
+    def for_layers(self, layers: Sequence[int]) -> LayeredDecoder:
+        """The same decoder for a model of these layers."""
+        return replace(self, layers=tuple(layers))
+
+    def decode(self, operator: Operator, measurements: FloatArray, noise: float = 0.0) -> Decoded:
+        blocks, y = as_blocks("layered", operator, measurements)
+        if sum(self.layers) != operator.num_coordinates:
+            raise InvalidInput(
+                f"the layered decoder was told of layers {self.layers or '()'}, which make {sum(self.layers)} "
+                f"parameters, but the model has {operator.num_coordinates}; use scheme.for_layers(layer_sizes(model))"
+            )
+        linear = AdjointDecoder().decode(operator, measurements)
+        if linear.nonzeros == 0:
+            return linear
+        variances, noise_variance = self._prior(blocks, y, linear.update, noise)
+        ends = np.cumsum(self.layers)
+        tally = Tally()
+
+        def solved() -> Iterator[FloatArray]:
+            for group in blocks.groups:
+                prior = variances[np.searchsorted(ends, blocks.coordinates(group), side="right")]
+                yield self._solve(y[group], prior, noise_variance, tally)
+
+        return tally.decoded(blocks.assemble(solved()), self.tolerance)
+
+    def _prior(
+        self, operator: BlockOperator, y: FloatArray, linear: FloatArray, noise: float
+    ) -> tuple[FloatArray, np.float32]:
+        """Variance of each layer and, last, of padding; and ν².
+
+        The shuffle spreads every layer evenly, so the mean square of Θᵀy over layer l is, on average, r²·v_l + A −
+        r²·v̄, where A is its mean square over all positions and v̄ the mean variance. Solved for v_l that is unbiased;
+        its error, 2A²/(n_l r⁴), is large for small layers and under noise. So it is averaged, by precision, with a
+        guess that falls with the size of the layer and is trusted to a factor of about two.
+        """
+        ratio = operator.block_measurements / operator.block_length
+        positions = operator.num_blocks * operator.block_length
+        sizes = np.array(self.layers, np.float64)
+        square = float(np.einsum("ij,ij->", y, y, dtype=np.float64))
+        mean_square = square / positions
+        signal = max(square / y.size - noise**2, _LEAST_NOISE * square / y.size)
+        layers = np.split(linear, np.cumsum(self.layers)[:-1])
+        of_layer = np.array([np.einsum("i,i->", layer, layer, dtype=np.float64) for layer in layers]) / sizes
+        measured = signal + (of_layer - mean_square) / ratio**2
+        guess = sizes**-_SIZE_EXPONENT
+        guess *= signal * positions / (guess @ sizes)
+        trust = sizes * (ratio**2 / mean_square) ** 2 / 2
+        estimate = (measured * trust + 1 / guess) / (trust + 1 / guess**2)
+        variances = np.append(np.maximum(estimate, 0.1 * guess), 0.0).astype(np.float32)
+        return variances, np.float32(max(noise**2, _LEAST_NOISE * signal))
+
+    def _solve(self, y: FloatArray, prior: FloatArray, noise: np.float32, tally: Tally) -> FloatArray:
+        """Conjugate gradients on (ΘVΘᵀ + ν²) x = y in every block. The duality gap is half the squared residual."""
+        length = prior.shape[1]
+
+        def apply(x: FloatArray) -> tuple[FloatArray, FloatArray]:
+            s: FloatArray = scipy.fft.idct(x, n=length, norm="ortho")
+            s *= prior
+            return s, scipy.fft.dct(s, norm="ortho")[:, : y.shape[1]] + noise * x
+
+        x = np.zeros_like(y)
+        residual, direction = y.copy(), y.copy()
+        square = _dot(residual, residual)
+        for iteration in range(1, self.max_iterations + 1):  # noqa: B007
+            image = apply(direction)[1]
+            step = square / np.maximum(_dot(direction, image), np.finfo(np.float32).tiny)
+            x += step[:, None] * direction
+            residual -= step[:, None] * image
+            before, square = square, _dot(residual, residual)
+            if 0.5 * square.sum() <= self.tolerance * _objective(y, x, residual, noise):
+                break
+            direction *= (square / np.maximum(before, np.finfo(np.float32).tiny))[:, None]
+            direction += residual
+        s, image = apply(x)
+        residual = y - image  # anew: the running one has gathered rounding errors
+        tally.add(_objective(y, x, residual, noise), 0.5 * float(_dot(residual, residual).sum()), iteration)
+        return s
+
+
+def _dot(a: FloatArray, b: FloatArray) -> FloatArray:
+    products: FloatArray = np.einsum("ij,ij->i", a, b)
+    return products
+
+
+def _objective(y: FloatArray, x: FloatArray, residual: FloatArray, noise: np.float32) -> float:
+    """½‖y − Θs‖² + ½ν²Σs²/v at s = VΘᵀx, from y − Θs = residual + ν²x and Σs²/v = xᵀΘs."""
+    unexplained = residual + noise * x
+    return 0.5 * float(_dot(unexplained, unexplained).sum() + noise * _dot(x, y - unexplained).sum())

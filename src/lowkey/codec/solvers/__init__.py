@@ -1,0 +1,29 @@
+"""Solvers of one problem: the LASSO of many blocks that share one sensing matrix.
+
+    minimise over s   ½‖y − Θs‖² + λ‖s‖₁,   Θ = first k rows of the orthonormal DCT of one block
+
+All are called alike and leave the same :class:`Solution`; what they reached is judged by :func:`certify`, which
+trusts nothing they computed.
+"""
+
+from __future__ import annotations
+
+from lowkey.codec.solvers.active_set import by_active_set
+from lowkey.codec.solvers.admm import by_admm
+from lowkey.codec.solvers.certificate import Certificate, certify
+from lowkey.codec.solvers.owlqn import by_owlqn
+from lowkey.codec.solvers.problem import Problem, Solution, Solver
+
+SOLVERS: dict[str, Solver] = {"active-set": by_active_set, "admm": by_admm, "owlqn": by_owlqn}
+
+__all__ = [
+    "SOLVERS",
+    "Certificate",
+    "Problem",
+    "Solution",
+    "Solver",
+    "by_active_set",
+    "by_admm",
+    "by_owlqn",
+    "certify",
+]

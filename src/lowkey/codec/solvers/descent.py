@@ -1,0 +1,73 @@
+"""Coordinate descent within a working set, compiled. See active_set.py for the method."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+_PASSES = 100  # over the working set between two certificates, at most
+_LARGEST = 600  # working set above which transforms are cheaper than its Gram matrix
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def improve_blocks(s, live, correlation, first, last, lam, table, tolerance, small):
+    """Lower the objective of blocks ``live[first:last]`` in place; mark those whose working set is too large."""
+    for index in range(first, last):
+        block, g = s[live[index]], correlation[index]
+        chosen = _working_set(block, g, lam)
+        if chosen.size > _LARGEST:
+            small[live[index]] = False
+            continue
+        gram = np.empty((chosen.size, chosen.size), block.dtype)
+        for a in range(chosen.size):
+            for b in range(a + 1):
+                gram[a, b] = gram[b, a] = table[chosen[a] - chosen[b]] + table[chosen[a] + chosen[b] + 1]
+        x, q = block[chosen], g[chosen]
+        for _ in range(_PASSES):
+            if _descend(gram, x, q, lam) <= tolerance * lam:
+                break
+        block[chosen] = x
+
+
+@njit(cache=True, nogil=True)
+def _working_set(block, g, lam):
+    """The support, and the local maxima of |g| above λ."""
+    last = block.size - 1
+    chosen = np.empty(block.size, np.int64)
+    count = 0
+    for j in range(block.size):
+        a = abs(g[j])
+        peak = a > lam and (j == 0 or a >= abs(g[j - 1])) and (j == last or a >= abs(g[j + 1]))
+        if peak or block[j] != 0:
+            chosen[count] = j
+            count += 1
+    return chosen[:count]
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def _descend(gram, x, q, lam):
+    """One pass over all coordinates x with correlations q; returns the largest change of a correlation."""
+    largest = lam * 0
+    for a in range(x.size):
+        row = gram[a]
+        z = q[a] + row[a] * x[a]
+        step = (z - min(max(z, -lam), lam)) / row[a] - x[a]
+        if step != 0:
+            x[a] += step
+            for b in range(x.size):
+                q[b] -= step * row[b]
+            largest = max(largest, abs(step) * row[a])
+        if a > 0 and x[a] * x[a - 1] > 0:
+            other = gram[a - 1]
+            curvature = row[a] + other[a - 1] - 2 * row[a - 1]
+            if curvature <= 0:
+                continue
+            step = (q[a] - q[a - 1]) / curvature
+            step = min(max(step, min(-x[a], x[a - 1])), max(-x[a], x[a - 1]))  # neither changes its sign
+            if step != 0:
+                x[a] += step
+                x[a - 1] -= step
+                for b in range(x.size):
+                    q[b] -= step * (row[b] - other[b])
+                largest = max(largest, abs(step) * curvature)
+    return largest
