@@ -17,6 +17,7 @@ import numpy as np
 from lowkey.experiments import find, override, parse
 from lowkey.experiments.build import build
 from lowkey.federation import drive, initial_state, round_flow
+from lowkey.learning import FashionCNN, layer_sizes
 from lowkey.privacy import Ledger
 from lowkey.rng import OSSecrets
 from lowkey.simulation.runtime import open_runtime
@@ -24,6 +25,7 @@ from lowkey.timing import StageClock
 
 PATH = Path(__file__).parents[1] / "build" / "recording.npy"
 ROUNDS = 30
+LAYERS = tuple(layer_sizes(FashionCNN()))
 
 
 def recorded(rounds=ROUNDS, data="auto"):

@@ -129,6 +129,7 @@ class ChunkedDCT:
         self._coordinates.shape = (num_chunks, self.block_length)
         at_once = max(1, _GROUP // self.block_length)
         self.groups = [slice(first, min(first + at_once, num_chunks)) for first in range(0, num_chunks, at_once)]
+        self._padding = [np.flatnonzero(self._coordinates[group] == num_coordinates) for group in self.groups]
 
     def coordinates(self, group: slice) -> NDArray[np.intp]:
         return self._coordinates[group]
@@ -136,10 +137,9 @@ class ChunkedDCT:
     def forward(self, vector: FloatArray) -> FloatArray:
         checks.vector_of("update", vector, self.num_coordinates)
         measurements = np.empty((self.num_blocks, self.block_measurements), np.float32)
-        for group in self.groups:
-            coordinates = self._coordinates[group]
-            blocks = np.take(vector, coordinates, mode="clip")
-            blocks[coordinates == self.num_coordinates] = 0.0
+        for group, padding in zip(self.groups, self._padding, strict=True):
+            blocks = np.take(vector, self._coordinates[group], mode="clip")
+            blocks.reshape(-1)[padding] = 0.0
             spectrum: FloatArray = scipy.fft.dct(blocks, norm="ortho", overwrite_x=True)
             measurements[group] = spectrum[:, : self.block_measurements]
         return measurements.reshape(-1)

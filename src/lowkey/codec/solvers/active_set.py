@@ -19,51 +19,47 @@ Massias, Gramfort and Salmon (2018), *Celer: a fast solver for the Lasso with du
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
 import numpy as np
-import scipy.fft
 from numpy.typing import NDArray
 
 from lowkey.codec.solvers.admm import by_admm
 from lowkey.codec.solvers.certificate import certify
-from lowkey.codec.solvers.problem import Floats, Problem, Solution
+from lowkey.codec.solvers.problem import Problem, Solution
+from lowkey.codec.solvers.threads import Threads
 
-_SLICES = 8  # of the blocks, per thread: blocks differ in effort
+_INNER = 0.3  # how far the working set is solved, relative to the gap that is left: more would be thrown away
 
 
 def by_active_set(problem: Problem, *, tolerance: float, max_iterations: int) -> Solution:
     """Uses as many threads as ``scipy.fft.get_workers`` says. Blocks with large supports are left to ADMM."""
-    from lowkey.codec.solvers.descent import improve_blocks  # compiled on first use, so not before it is needed
+    from lowkey.codec.solvers.kernels import improve_blocks  # compiled on first use, so not before it is needed
 
     y, length = problem.y, problem.length
     table, lam = _gram_table(length, y.shape[1]).astype(y.dtype), y.dtype.type(problem.lam)
     s = np.zeros((len(y), length), y.dtype)
     objective, gap = np.zeros(len(y)), np.zeros(len(y))
     live = np.arange(len(y))
-    small = np.ones(len(y), np.bool_)
-    threads = scipy.fft.get_workers()
-    with ThreadPoolExecutor(threads) as pool:
-        for iteration in range(1, max_iterations + 1):  # noqa: B007
-            state = certify(Problem(y=y[live], lam=problem.lam, length=length), s[live])
+    large = np.zeros(len(y), np.bool_)
+    with Threads() as threads:
+        for iteration in range(1, max_iterations + 1):
+            some = Problem(y=y[live], lam=problem.lam, length=length)
+            state = certify(some, s[live] if iteration > 1 else None)
             objective[live], gap[live] = state.objective, state.gap
-            if gap.sum() <= tolerance * objective.sum():
+            left = float(gap[~large].sum() / max(objective[~large].sum(), np.finfo(np.float64).tiny))
+            if left <= tolerance:
                 break
-            undone = (state.gap > 0.5 * tolerance * state.objective) & small[live]
+            undone = (state.gap > 0.5 * tolerance * state.objective) & ~large[live]
             live, correlation = live[undone], state.correlation[undone]
             if live.size == 0:
                 break
-
-            def improve(part: NDArray[np.intp], live: NDArray[np.intp] = live, g: Floats = correlation) -> None:
-                improve_blocks(s, live, g, part[0], part[-1] + 1, lam, table, tolerance, small)
-
-            slices = np.array_split(np.arange(live.size), min(live.size, _SLICES * threads))
-            list(pool.map(improve, slices))
-    if not small.all():
-        rest = Problem(y=y[~small], lam=problem.lam, length=length)
+            accuracy = max(0.5 * tolerance, _INNER * left)
+            threads.over(len(live), improve_blocks, s, live, correlation, lam, table, accuracy, large)
+    if large.any():
+        rest = Problem(y=y[large], lam=problem.lam, length=length)
         finish = by_admm(rest, tolerance=tolerance, max_iterations=max_iterations)
-        s[~small] = finish.s
+        s[large] = finish.s
         iteration += finish.iterations
     return Solution(s, iteration)
 

@@ -24,18 +24,20 @@ class Certificate:
         return bool(self.gap.sum() <= tolerance * self.objective.sum())
 
 
-def certify(problem: Problem, s: Floats) -> Certificate:
-    """The residual, shrunk until ‖Θᵀθ‖∞ ≤ λ, is feasible in the dual: no optimum is more than ``gap`` below.
+def certify(problem: Problem, s: Floats | None = None) -> Certificate:
+    """Judge block solutions (B, L), or zero when there are none yet.
+
+    The residual, shrunk until ‖Θᵀθ‖∞ ≤ λ, is feasible in the dual: no optimum is more than ``gap`` below.
 
     Sums are kept in float64.
     """
     y, lam = problem.y, problem.lam
-    residual: Floats = y - scipy.fft.dct(s, norm="ortho")[:, : y.shape[1]]
+    residual: Floats = y if s is None else y - scipy.fft.dct(s, norm="ortho")[:, : y.shape[1]]
     correlation: Floats = scipy.fft.idct(residual, n=problem.length, norm="ortho")
     steepest = np.maximum(correlation.max(axis=1), -correlation.min(axis=1)).astype(np.float64)
     shrink = np.minimum(1.0, lam / np.maximum(steepest, np.finfo(np.float64).tiny))
     residual_square = np.einsum("ij,ij->i", residual, residual, dtype=np.float64)
     alignment = np.einsum("ij,ij->i", residual, y, dtype=np.float64)
-    primal = 0.5 * residual_square + lam * np.abs(s).sum(axis=1, dtype=np.float64)
+    primal = 0.5 * residual_square + (0.0 if s is None else lam * np.abs(s).sum(axis=1, dtype=np.float64))
     dual = shrink * alignment - 0.5 * shrink**2 * residual_square  # ½‖y‖² − ½‖y − θ‖²
     return Certificate(primal, np.maximum(primal - dual, 0.0), correlation)

@@ -1,4 +1,4 @@
-"""Coordinate descent within a working set, compiled. See active_set.py for the method."""
+"""The loops of the solvers, compiled: coordinate descent within a working set, and the relaxed step of ADMM."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import numpy as np
 from numba import njit
 
 _PASSES = 100  # over the working set between two certificates, at most
-_LARGEST = 600  # working set above which transforms are cheaper than its Gram matrix
+_NEGLIGIBLE = 0.3  # steps below this share of the accuracy cost more than they bring
+_LARGEST = 1500  # working set above which transforms are cheaper than its Gram matrix
 
 
 @njit(cache=True, nogil=True, fastmath=True)
-def improve_blocks(s, live, correlation, first, last, lam, table, tolerance, small):
+def improve_blocks(first, last, s, live, correlation, lam, table, accuracy, large):
     """Lower the objective of blocks ``live[first:last]`` in place; mark those whose working set is too large."""
     for index in range(first, last):
         block, g = s[live[index]], correlation[index]
         chosen = _working_set(block, g, lam)
         if chosen.size > _LARGEST:
-            small[live[index]] = False
+            large[live[index]] = True
             continue
         gram = np.empty((chosen.size, chosen.size), block.dtype)
         for a in range(chosen.size):
@@ -24,7 +25,7 @@ def improve_blocks(s, live, correlation, first, last, lam, table, tolerance, sma
                 gram[a, b] = gram[b, a] = table[chosen[a] - chosen[b]] + table[chosen[a] + chosen[b] + 1]
         x, q = block[chosen], g[chosen]
         for _ in range(_PASSES):
-            if _descend(gram, x, q, lam) <= tolerance * lam:
+            if _descend(gram, x, q, lam, _NEGLIGIBLE * accuracy * lam) <= accuracy * lam:
                 break
         block[chosen] = x
 
@@ -45,14 +46,14 @@ def _working_set(block, g, lam):
 
 
 @njit(cache=True, nogil=True, fastmath=True)
-def _descend(gram, x, q, lam):
+def _descend(gram, x, q, lam, negligible):
     """One pass over all coordinates x with correlations q; returns the largest change of a correlation."""
     largest = lam * 0
     for a in range(x.size):
         row = gram[a]
         z = q[a] + row[a] * x[a]
         step = (z - min(max(z, -lam), lam)) / row[a] - x[a]
-        if step != 0:
+        if abs(step) * row[a] > negligible:
             x[a] += step
             for b in range(x.size):
                 q[b] -= step * row[b]
@@ -64,10 +65,21 @@ def _descend(gram, x, q, lam):
                 continue
             step = (q[a] - q[a - 1]) / curvature
             step = min(max(step, min(-x[a], x[a - 1])), max(-x[a], x[a - 1]))  # neither changes its sign
-            if step != 0:
+            if abs(step) * curvature > negligible:
                 x[a] += step
                 x[a - 1] -= step
                 for b in range(x.size):
                     q[b] -= step * (row[b] - other[b])
                 largest = max(largest, abs(step) * curvature)
     return largest
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def relax_blocks(first, last, x, w, threshold, relaxation):
+    """w += relaxation · (x − s) with s the part of w outside ±threshold; then x = s − u of the new w = s + u."""
+    for row in range(first, last):
+        for j in range(w.shape[1]):
+            old = w[row, j]
+            new = old + relaxation * (x[row, j] - old + min(max(old, -threshold), threshold))
+            w[row, j] = new
+            x[row, j] = new - 2 * min(max(new, -threshold), threshold)
