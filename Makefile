@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint install bench clean
+.PHONY: demo test lint install bench decoding scale clean
 
 install: $(VENV)/.installed
 
@@ -24,7 +24,14 @@ lint: install ## style and types
 	$(BIN)/mypy
 
 bench: install ## speed, as ratios measured in one run
-	$(BIN)/python benchmarks/round.py
+	$(BIN)/python -m benchmarks.solvers
+	$(BIN)/python -m benchmarks.round
+
+decoding: install ## which decoder recovers most: tables and figure of docs/decoding.md
+	$(BIN)/python -m benchmarks.decoding
+
+scale: install ## memory and time of decoding models of up to 100 million parameters
+	$(BIN)/python -m benchmarks.scale
 
 clean:
 	rm -rf $(VENV) build dist lowkey-demo

@@ -60,10 +60,9 @@ class LayeredDecoder:
                 f"the layered decoder was told of layers {self.layers or '()'}, which make {sum(self.layers)} "
                 f"parameters, but the model has {operator.num_coordinates}; use scheme.for_layers(layer_sizes(model))"
             )
-        linear = AdjointDecoder().decode(operator, measurements)
-        if linear.nonzeros == 0:
-            return linear
-        variances, noise_variance = self._prior(blocks, y, linear.update, noise)
+        if not measurements.any():
+            return AdjointDecoder().decode(operator, measurements)
+        variances, noise_variance = self._prior(blocks, y, noise)
         ends = np.cumsum(self.layers)
         tally = Tally()
 
@@ -74,9 +73,7 @@ class LayeredDecoder:
 
         return tally.decoded(blocks.assemble(solved()), self.tolerance)
 
-    def _prior(
-        self, operator: BlockOperator, y: FloatArray, linear: FloatArray, noise: float
-    ) -> tuple[FloatArray, np.float32]:
+    def _prior(self, operator: BlockOperator, y: FloatArray, noise: float) -> tuple[FloatArray, np.float32]:
         """Variance of each layer and, last, of padding; and ν².
 
         The shuffle spreads every layer evenly, so the mean square of Θᵀy over layer l is, on average, r²·v_l + A −
@@ -90,7 +87,7 @@ class LayeredDecoder:
         square = float(np.einsum("ij,ij->", y, y, dtype=np.float64))
         mean_square = square / positions
         signal = max(square / y.size - noise**2, _LEAST_NOISE * square / y.size)
-        layers = np.split(linear, np.cumsum(self.layers)[:-1])
+        layers = np.split(operator.adjoint(y.reshape(-1)), np.cumsum(self.layers)[:-1])
         of_layer = np.array([np.einsum("i,i->", layer, layer, dtype=np.float64) for layer in layers]) / sizes
         measured = signal + (of_layer - mean_square) / ratio**2
         guess = sizes**-_SIZE_EXPONENT

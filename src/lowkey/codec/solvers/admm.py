@@ -1,8 +1,8 @@
 """Over-relaxed ADMM on all blocks at once: for large supports, and as an independent check.
 
 Both steps are closed formulas. ½‖y − Θx‖² + ½ρ‖x − v‖² is least where the kept DCT coefficients of x are
-(y + ρΘv)/(1 + ρ) and the others those of v, because ΘΘᵀ = I; the L1 norm is a soft threshold at λ/ρ. With w = s + u, the
-estimate and the scaled multiplier are the parts of w outside and inside ±λ/ρ, so w is the whole state.
+(y + ρΘv)/(1 + ρ) and the others those of v, because ΘΘᵀ = I; the L1 norm is a soft threshold at λ/ρ. With w = s + u,
+the estimate s and the scaled multiplier u are the parts of w outside and inside ±λ/ρ, so w is the whole state.
 
 References
 ----------

@@ -1,0 +1,64 @@
+"""Keep a finished run under results/: its summary, its curve and the command that repeats it.
+
+    python tools/keep_result.py RUN_DIRECTORY NAME "lowkey run PRESET ..."
+
+Writes results/NAME.json and draws results/fashion-mnist.png anew from all curves there.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from pathlib import Path
+
+RESULTS = Path(__file__).parents[1] / "results"
+STAGES = ("train", "compress", "protect", "sum", "decode", "evaluate", "round")
+
+
+def keep(run, name, command):
+    rounds = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    result = json.loads((run / "result.json").read_text(encoding="utf-8"))
+    curve = [[r["round"], round(r["accuracy"], 4), round(r["loss"], 4)] for r in rounds if "accuracy" in r]
+    seconds = {
+        stage: round(statistics.median([r["seconds"][stage] for r in rounds if stage in r["seconds"]] or [0]), 3)
+        for stage in STAGES
+    }
+    kept = {"command": command, **result, "median_seconds": seconds, "curve_round_accuracy_loss": curve}
+    kept.pop("seconds", None)  # of a machine that did other things too
+    (RESULTS / f"{name}.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+
+
+def draw():
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4), sharey=True, constrained_layout=True)
+    for path in sorted(RESULTS.glob("fashion-mnist_*.json")):
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        curve = kept.get("curve_round_accuracy_loss")
+        if curve is None:
+            continue
+        private = kept["epsilon_pld"] is not None
+        label = path.stem.removeprefix("fashion-mnist_").replace("_", " ")
+        axes[private].plot([point[0] for point in curve], [point[1] for point in curve], label=label)
+    axes[0].set(title="without privacy", xlabel="round", ylabel="test accuracy", ylim=(0, 0.95))
+    axes[1].set(title="client-level differential privacy", xlabel="round")
+    for axis in axes:
+        axis.grid(alpha=0.3)
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.legend(frameon=False, loc="lower right", fontsize=8)
+    figure.savefig(RESULTS / "fashion-mnist.png", dpi=110)
+
+
+def main():
+    if len(sys.argv) != 4:
+        raise SystemExit(__doc__)
+    keep(Path(sys.argv[1]), sys.argv[2], sys.argv[3])
+    draw()
+
+
+if __name__ == "__main__":
+    main()
