@@ -8,25 +8,21 @@ Writes results/NAME.json and draws results/fashion-mnist.png anew from all curve
 from __future__ import annotations
 
 import json
-import statistics
 import sys
 from pathlib import Path
 
 RESULTS = Path(__file__).parents[1] / "results"
-STAGES = ("train", "compress", "protect", "sum", "decode", "evaluate", "round")
 
 
 def keep(run, name, command):
     rounds = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     result = json.loads((run / "result.json").read_text(encoding="utf-8"))
-    curve = [[r["round"], round(r["accuracy"], 4), round(r["loss"], 4)] for r in rounds if "accuracy" in r]
-    seconds = {
-        stage: round(statistics.median([r["seconds"][stage] for r in rounds if stage in r["seconds"]] or [0]), 3)
-        for stage in STAGES
-    }
-    kept = {"command": command, **result, "median_seconds": seconds, "curve_round_accuracy_loss": curve}
+    tested = [r for r in rounds if "accuracy" in r]
+    curve = {key: [round(r[key], 4) for r in tested] for key in ("round", "accuracy", "loss")}
+    kept = {"command": command, **result, "curve": curve}
     kept.pop("seconds", None)  # of a machine that did other things too
-    (RESULTS / f"{name}.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    lines = ",\n".join(f" {json.dumps(key)}: {json.dumps(value)}" for key, value in kept.items())
+    (RESULTS / f"{name}.json").write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
 
 
 def draw():
@@ -38,12 +34,12 @@ def draw():
     figure, axes = plt.subplots(1, 2, figsize=(10, 4), sharey=True, constrained_layout=True)
     for path in sorted(RESULTS.glob("fashion-mnist_*.json")):
         kept = json.loads(path.read_text(encoding="utf-8"))
-        curve = kept.get("curve_round_accuracy_loss")
+        curve = kept.get("curve")
         if curve is None:
             continue
         private = kept["epsilon_pld"] is not None
         label = path.stem.removeprefix("fashion-mnist_").replace("_", " ")
-        axes[private].plot([point[0] for point in curve], [point[1] for point in curve], label=label)
+        axes[int(private)].plot(curve["round"], curve["accuracy"], label=label)
     axes[0].set(title="without privacy", xlabel="round", ylabel="test accuracy", ylim=(0, 0.95))
     axes[1].set(title="client-level differential privacy", xlabel="round")
     for axis in axes:

@@ -21,7 +21,7 @@ from lowkey.errors import InvalidInput
 from lowkey.rng import BitSource, permutation, subset
 from lowkey.types import FloatArray
 
-_GROUP = 2**20  # coordinates that a block operator works on at once
+_GROUP = 2**21  # coordinates that a block operator works on at once
 
 
 def fast_length(length: int) -> int:
@@ -137,8 +137,10 @@ class ChunkedDCT:
     def forward(self, vector: FloatArray) -> FloatArray:
         checks.vector_of("update", vector, self.num_coordinates)
         measurements = np.empty((self.num_blocks, self.block_measurements), np.float32)
+        scratch = np.empty((self.groups[0].stop, self.block_length), np.float32)
         for group, padding in zip(self.groups, self._padding, strict=True):
-            blocks = np.take(vector, self._coordinates[group], mode="clip")
+            coordinates = self._coordinates[group]
+            blocks = np.take(vector, coordinates, out=scratch[: len(coordinates)], mode="clip")
             blocks.reshape(-1)[padding] = 0.0
             spectrum: FloatArray = scipy.fft.dct(blocks, norm="ortho", overwrite_x=True)
             measurements[group] = spectrum[:, : self.block_measurements]
