@@ -109,7 +109,7 @@ def test_a_decoder_that_does_not_converge_says_so_and_warns_once(decoder: Decode
     y = operator.forward(x)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
-        results = [decoder.decode(operator, y) for _ in range(3)]
+        results = [decoder.decode(operator, (1 + k) * y + k) for k in range(3)]
     assert all(decoded.stopped == "iteration limit" for decoded in results)
     assert results[0].iterations == 2
     assert results[0].relative_gap > 1e-12

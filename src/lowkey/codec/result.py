@@ -11,6 +11,11 @@ import numpy as np
 from lowkey.errors import NotConverged
 from lowkey.types import FloatArray
 
+_NOT_CONVERGED = (  # without figures: Python shows the same text once
+    "the decoder stopped at its iteration limit, before it reached decoder.tolerance; what it has is used, and "
+    "decoder.relative_gap in the metrics says how good it is. Raise decoder.max_iterations or decoder.tolerance"
+)
+
 Stopped = Literal["exact", "converged", "iteration limit"]
 
 
@@ -55,12 +60,7 @@ class Tally:
         """The record of an update. One that is not within the tolerance is returned all the same, with a warning."""
         relative_gap = self.gap / self.objective if self.objective > 0 else 0.0
         if relative_gap > tolerance:
-            warnings.warn(
-                f"the decoder stopped at its iteration limit with a relative duality gap of {relative_gap:.1e}, above "
-                f"{tolerance:.1e}; what it has is used. Raise decoder.max_iterations or decoder.tolerance",
-                NotConverged,
-                stacklevel=3,
-            )
+            warnings.warn(_NOT_CONVERGED, NotConverged, stacklevel=3)
         return Decoded(
             update=update,
             nonzeros=int(np.count_nonzero(update)),
