@@ -4,8 +4,8 @@ At a useful λ a block of thousands of coordinates has tens to hundreds that are
 
 1. Two transforms give the correlations Θᵀ(y − Θs) of all coordinates, and with them the duality gap. Blocks that are
    close enough to the optimum are finished.
-2. The working set is the support and, of the coordinates that violate optimality, the local maxima: neighbouring rows
-   of a low-pass Θ are nearly equal, so a peak stands for its surroundings.
+2. The working set is the support and, of the coordinates that violate optimality, the local maxima: neighbouring
+   columns of a low-pass Θ are nearly equal, so a peak stands for its surroundings.
 3. Coordinate descent within the working set. Inner products of columns of Θ are sums of two entries of one table,
    so that nothing of size L is touched. Where a spike lies between two positions, two neighbours share it, and plain
    descent crawls along the valley between them; after each coordinate an exact step moves weight between it and its

@@ -36,7 +36,7 @@ def by_admm(problem: Problem, *, tolerance: float, max_iterations: int) -> Solut
     objective, gap = np.zeros(len(y)), np.zeros(len(y))
     live = np.arange(len(y))
     w, v = np.zeros_like(solution), np.zeros_like(solution)
-    check_at = 20
+    check_at = 5
     with Threads() as threads:
         for iteration in range(1, max_iterations + 1):
             spectrum: Floats = scipy.fft.dct(v, norm="ortho", overwrite_x=True)
@@ -45,7 +45,7 @@ def by_admm(problem: Problem, *, tolerance: float, max_iterations: int) -> Solut
             threads.over(len(live), relax_blocks, v, w, threshold, number(_RELAXATION))
             if iteration < check_at and iteration < max_iterations:
                 continue
-            check_at = iteration + max(10, iteration // 6)  # a certificate costs as much as an iteration
+            check_at = iteration + max(5, iteration // 8)  # a certificate costs as much as an iteration
             s = w - np.clip(w, -threshold, threshold)
             state = certify(Problem(y=y[live], lam=problem.lam, length=problem.length), s)
             solution[live], objective[live], gap[live] = s, state.objective, state.gap

@@ -7,7 +7,7 @@ from numba import njit
 
 _PASSES = 100  # over the working set between two certificates, at most
 _NEGLIGIBLE = 0.3  # steps below this share of the accuracy cost more than they bring
-_LARGEST = 1300  # working set above which transforms are cheaper than its Gram matrix
+_LARGEST = 1500  # working set above which transforms are cheaper than its Gram matrix
 
 
 @njit(cache=True, nogil=True, fastmath=True)
