@@ -1,6 +1,6 @@
 """Lowkey's LASSO solver beside the paper's, OWL-QN by PyLBFGS, at equal duality gap in one run, as ratios.
 
-    python benchmarks/solvers.py [--owlqn-blocks 4] [--json FILE]
+    python benchmarks/solvers.py [--owlqn-blocks 3] [--json FILE]
 
 Problems of the paper's size (200 blocks of 8,320 coordinates), λ = c √r rms(e): a heavy-tailed update drawn at random,
 and what FL-CS has in e when it decodes, from recorded aggregated updates of real training: with the default decoder,
@@ -149,7 +149,7 @@ def compression():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--owlqn-blocks", type=int, default=4, help="blocks that OWL-QN solves of each problem")
+    parser.add_argument("--owlqn-blocks", type=int, default=3, help="blocks that OWL-QN solves of each problem")
     parser.add_argument("--json", help="also write the rows to this file")
     options = parser.parse_args()
     print(f"compressing an update takes {compression():.2f} of one bare DCT of its blocks (asked: 2.5)\n")
