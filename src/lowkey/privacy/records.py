@@ -1,11 +1,17 @@
 """The type says what has been done to a client's vector: Measurement → Bounded → Noised.
 
+A ``Measurement`` holds real numbers. Bounding turns it into integers on a public grid, so that its norm, the noise and
+the sum over clients are exact; see :class:`lowkey.privacy.encoding.Encoding`.
+
 Only a ``Noised`` vector (or, in schemes without privacy, an ``Open`` one) can be put into a reply.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
 
 from lowkey.types import FloatArray
 
@@ -19,17 +25,17 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Bounded:
-    """A measurement whose Euclidean norm is at most ``l2_bound``. Private: never leaves the client."""
+    """Integers whose Euclidean norm is at most ``l2_bound``. Private: never leaves the client."""
 
-    value: FloatArray = field(repr=False)
+    value: NDArray[np.int32] = field(repr=False)
     l2_bound: float
 
 
 @dataclass(frozen=True)
 class Noised:
-    """A bounded measurement plus this client's share of the noise. The sum over a cohort may be released."""
+    """Bounded integers plus this client's share of the noise, modulo 2^bits. The sum over a cohort may be released."""
 
-    value: FloatArray = field(repr=False)
+    value: NDArray[np.uint32] = field(repr=False)
 
 
 @dataclass(frozen=True)

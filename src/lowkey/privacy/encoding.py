@@ -1,0 +1,171 @@
+"""From real measurements to integers modulo 2^bits and back, so that clip, noise and sum are exact.
+
+A measurement of norm S becomes integers of norm S_int = √d/2g: the grid is as fine as the number of coordinates d and
+of bits allows, whatever S is. Rounding is random, up with the probability of the fraction, so that it adds no bias.
+It lengthens a vector a little, hence a sensitivity Δ above S_int. Each member of a roster then adds a share of discrete
+Gaussian noise: any κ shares together hide Δ, and more of them do no harm. Coordinates are clamped so that their sum
+wraps modulo 2^bits only where noise passes 9.5 standard deviations.
+
+References
+----------
+Kairouz, Liu and Steinke (2021), *The Distributed Discrete Gaussian Mechanism for Federated Learning with Secure
+Aggregation*, Theorem 1.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowkey import checks
+from lowkey.errors import InvalidInput
+from lowkey.privacy.discrete_gaussian import add_discrete_gaussian
+from lowkey.privacy.records import Bounded, Measurement, Noised
+from lowkey.rng import BitSource
+from lowkey.types import FloatArray
+
+_COARSENESS = {16: 0.2, 20: 0.1, 24: 0.05}  # g for bits: one grid step is 2g times the root mean square coordinate
+_ATTEMPTS = 100
+_TAIL = 9.5  # standard deviations of the summed noise that have room before a coordinate wraps
+_SPIKE = 20  # times the root mean square: the largest coefficient of one spike in a shuffled DCT of 200 chunks
+_LEAST_STD = 8.0  # of a share: the sum of discrete Gaussians then is one, to 10⁻²⁶⁰ over any run
+_MARGIN = 1.0 - 2.0**-40  # rounding errors of the norm stay below
+
+
+def rounded_norm(norm: float, length: int, rejection: float = 2.0**-40) -> float:
+    """Norm that a vector of this norm and length passes with probability at most ``rejection`` when it is rounded.
+
+    References
+    ----------
+    Kairouz, Liu and Steinke (2021), Theorem 1: Δ² = c² + d/4 + √(2 ln 1/β)·(c + √d/2) on a grid of step 1.
+    """
+    spread = math.sqrt(2 * math.log(1 / rejection))
+    return math.sqrt(norm**2 + length / 4 + spread * (norm + math.sqrt(length) / 2))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encoding:
+    """The public numbers of an encoding, and both directions of it.
+
+    Parameters
+    ----------
+    length : d, number of measurements.
+    members : M, size of a roster; every member adds a share of noise.
+    honest : κ, shares that are sure to be in a released sum and unknown to everybody, in 1 … M.
+    noise_multiplier : z ≥ 0, noise of κ shares relative to the sensitivity; 0 adds none (limiting case).
+    bits : of each integer on the wire: 16, 20 or 24. More bits make the grid finer.
+
+    Guarantees
+    ----------
+    What ``bound`` returns has a norm of at most ``sensitivity``, checked in exact integers. A sum of ``add_noise``
+    results of which κ are honest carries at least the noise of N_Z(0, (z·sensitivity)²) in every coordinate.
+    """
+
+    length: int
+    members: int
+    honest: int
+    noise_multiplier: float
+    bits: int = 20
+
+    def __post_init__(self) -> None:
+        checks.at_least("length", self.length, 1)
+        checks.at_least("members", self.members, 1)
+        if not 1 <= self.honest <= self.members:
+            raise InvalidInput(f"honest is {self.honest}; it must lie in 1 … {self.members}, the number of members")
+        checks.not_negative("privacy.noise_multiplier", self.noise_multiplier)
+        if self.bits not in _COARSENESS:
+            raise InvalidInput(f"privacy.bits is {self.bits}; it must be one of {', '.join(map(str, _COARSENESS))}")
+        finer = "raise privacy.bits" if self.bits < max(_COARSENESS) else "lower the number of members"
+        if 0 < self.share_std < _LEAST_STD:
+            raise InvalidInput(
+                f"a share of noise has a standard deviation of {self.share_std:.3g} grid steps; it must be at least "
+                f"{_LEAST_STD:g}: {finer}, or send more measurements than {self.length}"
+            )
+        enough = min(self.sensitivity, _SPIKE * self.norm / math.sqrt(self.length))
+        if self.largest < max(1.0, enough):
+            raise InvalidInput(
+                f"{self.bits} bits leave room for coordinates up to {self.largest} grid steps beside the noise of "
+                f"{self.members} members; {math.ceil(enough)} are needed: {finer}"
+            )
+
+    @property
+    def norm(self) -> float:
+        """S_int = √d/2g, the clip norm in grid steps."""
+        return math.sqrt(self.length) / (2 * _COARSENESS[self.bits])
+
+    @property
+    def sensitivity(self) -> float:
+        """Δ, the largest norm of one member's integers."""
+        return rounded_norm(self.norm, self.length)
+
+    @property
+    def share_std(self) -> float:
+        """σ_l, standard deviation of one member's share of noise in grid steps."""
+        return self.noise_multiplier * self.sensitivity / math.sqrt(self.honest)
+
+    def total_std(self, survivors: int) -> float:
+        """Standard deviation, in grid steps, of the noise in a sum over so many members."""
+        return self.share_std * math.sqrt(survivors)
+
+    @property
+    def largest(self) -> int:
+        """X_max, what coordinates are clamped to so that the sum of all members does not wrap."""
+        room = (1 << self.bits - 1) - 1 - _TAIL * self.total_std(self.members)
+        return math.floor(room / self.members)
+
+    def step(self, clip_norm: float) -> float:
+        """γ, the real number that one grid step stands for."""
+        checks.positive("privacy.clip_norm", clip_norm)
+        return clip_norm / self.norm
+
+    def bound(self, measurement: Measurement, clip_norm: float, source: BitSource) -> Bounded:
+        """Clip to ``clip_norm``, clamp, and round at random to the grid.
+
+        Parameters
+        ----------
+        measurement : vector of d numbers; if one of them is not finite, all count as 0.
+        clip_norm : S > 0.
+        source : secret bits.
+
+        Guarantees
+        ----------
+        The exact norm of the result is at most ``sensitivity``. A measurement of norm ≤ S is rounded as it is.
+        """
+        checks.positive("privacy.clip_norm", clip_norm)
+        if measurement.value.shape != (self.length,):
+            raise InvalidInput(f"a measurement has shape {measurement.value.shape}; it must hold {self.length} numbers")
+        peak = float(np.abs(measurement.value).max())
+        if not 0 < peak < math.inf:  # NaN too
+            return self.zeros()
+        relative = np.divide(measurement.value, peak, dtype=np.float64)  # so that no square overflows
+        norm = math.sqrt(np.einsum("i,i->", relative, relative))
+        return self._rounded(relative, min(peak / clip_norm * self.norm, self.norm * _MARGIN / norm), source)
+
+    def _rounded(self, values: NDArray[np.float64], scale: float, source: BitSource) -> Bounded:
+        from lowkey.privacy.kernels import round_randomly  # compiled on first use, so not before it is needed
+
+        rounded = np.empty(self.length, np.int32)
+        for _ in range(_ATTEMPTS):
+            coins = source.bits((self.length + 1) // 2).view(np.uint32)
+            if round_randomly(values, scale, float(self.largest), coins, rounded) <= self.sensitivity**2:
+                return Bounded(rounded, self.sensitivity)
+        return self.zeros()
+
+    def zeros(self) -> Bounded:
+        """What a member without data contributes."""
+        return Bounded(np.zeros(self.length, np.int32), self.sensitivity)
+
+    def add_noise(self, bounded: Bounded, source: BitSource) -> Noised:
+        """Add this member's share of discrete Gaussian noise, and reduce modulo 2^bits."""
+        noised = bounded.value.copy()
+        add_discrete_gaussian(noised, self.share_std, source)
+        return Noised(noised.view(np.uint32) & np.uint32(2**self.bits - 1))
+
+    def decode(self, total: NDArray[np.uint32], clip_norm: float) -> FloatArray:
+        """The real sum that integers modulo 2^bits stand for; the upper half of them are negative."""
+        unused = 32 - self.bits
+        centred = (total << np.uint32(unused)).view(np.int32) >> unused  # the shift back extends the sign
+        return (centred * self.step(clip_norm)).astype(np.float32)
