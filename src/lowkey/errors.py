@@ -6,6 +6,8 @@ LowkeyError
 ├── DataError             a data file is missing, damaged or not what it should be
 ├── RunError              a run directory or checkpoint cannot be used
 ├── LedgerError           the record of spent privacy cannot be trusted
+├── InUse                 another process works with a file or directory
+├── PolicyRefused         the terms of a round are beyond what a client agrees to
 ├── BudgetExhausted       the next round would pass the privacy target
 ├── RoundFailed           a round cannot be completed safely; nothing was released
 └── ClientFailed          a client's work raised or its process died
@@ -40,6 +42,14 @@ class RunError(LowkeyError):
 
 class LedgerError(LowkeyError):
     """The record of spent privacy cannot be trusted."""
+
+
+class InUse(LowkeyError):
+    """Another process works with a file or directory that only one may use."""
+
+
+class PolicyRefused(LowkeyError):
+    """The terms of a round are beyond what a client agrees to; it takes no part."""
 
 
 class BudgetExhausted(LowkeyError):

@@ -46,7 +46,8 @@ def round_flow(
 
     # 2. The price is paid before anything can be seen.
     if (event := scheme.privacy.event()) is not None:
-        ledger.spend(number, event)
+        attempt = ledger.next_attempt(number)
+        ledger.intend(number, attempt, event)
 
     # 3. Every member trains, compresses and protects; only the sum is kept.
     asked = {c: Request(round=number, shares=cohort.size, weights=state.weights) for c in cohort.contributors}
@@ -65,6 +66,8 @@ def round_flow(
             if not scheme.private:  # openly sent vectors may be looked at: their typical norm helps to choose a bound
                 norms.append(float(np.linalg.norm(reply.vector)) / reply.weight)
     _require_everyone(scheme, cohort, len(missing))
+    if event is not None:
+        ledger.release(number, attempt)
 
     # 4. One division, by a public number in private schemes.
     total /= np.float32(scheme.privacy.sampling.expected_size if scheme.private else weight)

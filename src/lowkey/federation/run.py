@@ -49,7 +49,7 @@ class Federation:
     scheme: Scheme
     ask: Ask
     evaluate: Evaluator
-    ledger: Ledger = field(default_factory=Ledger)
+    ledger: Ledger = field(default_factory=lambda: Ledger(None, run="in memory"))
     secrets: Secrets = field(default_factory=OSSecrets)
     clock: StageClock = field(default_factory=StageClock)
 
