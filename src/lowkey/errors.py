@@ -10,6 +10,7 @@ LowkeyError
 ├── PolicyRefused         the terms of a round are beyond what a client agrees to
 ├── BudgetExhausted       the next round would pass the privacy target
 ├── RoundFailed           a round cannot be completed safely; nothing was released
+├── ProtocolViolation     a server or a peer broke the rules of secure aggregation; nothing was revealed
 └── ClientFailed          a client's work raised or its process died
 
 NotConverged is a warning: a decoder stopped before it reached its tolerance.
@@ -58,6 +59,10 @@ class BudgetExhausted(LowkeyError):
 
 class RoundFailed(LowkeyError):
     """A round cannot be completed safely; nothing was released."""
+
+
+class ProtocolViolation(LowkeyError):
+    """A server or a peer broke the rules of secure aggregation; nothing was revealed."""
 
 
 class ClientFailed(LowkeyError):
