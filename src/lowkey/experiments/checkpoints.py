@@ -36,6 +36,7 @@ def pack(checkpoint: Checkpoint) -> bytes:
     counters = {
         "format": _FORMAT,
         "round": state.round,
+        "clip_norm": state.clip_norm,
         "bytes_up": state.bytes_up,
         "bytes_down": state.bytes_down,
         "ledger_head": checkpoint.ledger_head,
@@ -57,6 +58,7 @@ def unpack(path: Path) -> Checkpoint:
             round=int(counters["round"]),
             weights=arrays.pop("weights"),
             server={name.removeprefix(_SERVER): array for name, array in arrays.items()},
+            clip_norm=None if counters["clip_norm"] is None else float(counters["clip_norm"]),
             bytes_up=int(counters["bytes_up"]),
             bytes_down=int(counters["bytes_down"]),
         )

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 from lowkey import checks
 from lowkey.errors import LedgerError
-from lowkey.privacy.accounting import Event
+from lowkey.privacy.events import Event
 from lowkey.privacy.chain import Chain
 
 State: TypeAlias = Literal["INTENT", "RELEASED", "ABORTED"]
