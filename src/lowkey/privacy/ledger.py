@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 from lowkey import checks
 from lowkey.errors import LedgerError
-from lowkey.privacy.events import Event
 from lowkey.privacy.chain import Chain
+from lowkey.privacy.events import Event
 
 State: TypeAlias = Literal["INTENT", "RELEASED", "ABORTED"]
 
