@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 from lowkey import checks
 from lowkey.errors import LedgerError
-from lowkey.privacy.chain import Chain
+from lowkey.privacy.chain import Chain, Key
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class Participation:
         checks.fraction("coin", self.coin)
 
 
-class ClientLedger(Chain):
+class ClientLedger(Chain[Participation]):
     """The attempts that one client joined, in all runs; no model, data, coin or noise.
 
     Parameters
@@ -54,23 +54,14 @@ class ClientLedger(Chain):
 
     FORMAT: ClassVar[str] = "lowkey client ledger 1"
 
-    def __init__(self, path: Path | None, *, read_only: bool = False) -> None:
-        self._joined: dict[tuple[str, int, int], Participation] = {}
-        super().__init__(path, read_only=read_only)
-
     @classmethod
     def read(cls, path: Path) -> Self:
         """An existing ledger to look at, without claiming it."""
         return cls(path, read_only=True)
 
-    @property
-    def entries(self) -> tuple[Participation, ...]:
-        """All attempts, in order."""
-        return tuple(self._joined.values())
-
     def participations(self, run: str | None = None) -> tuple[Participation, ...]:
         """The attempts that the client's data may have entered, of one run or of all."""
-        return tuple(p for p in self._joined.values() if p.contributes and run in (None, p.run))
+        return tuple(p for p in self.entries if p.contributes and run in (None, p.run))
 
     def join(
         self,
@@ -93,12 +84,12 @@ class ClientLedger(Chain):
         )
         self._append(asdict(joined))
 
-    def _take(self, record: Mapping[str, Any]) -> None:
+    def _entry(self, record: Mapping[str, Any]) -> tuple[Key, Participation]:
         joined = Participation(**record)
         key = (joined.run, joined.round, joined.attempt)
-        if key in self._joined:
+        if key in self._entries:
             raise LedgerError(
                 f"round {joined.round}, attempt {joined.attempt} of run '{joined.run}' was joined before; take part "
                 "in new attempts alone"
             )
-        self._joined[key] = joined
+        return key, joined
