@@ -9,7 +9,7 @@ import pytest
 
 from lowkey import secagg
 from lowkey.errors import RoundFailed
-from lowkey.secagg import SealedShares
+from lowkey.secagg import Identity, SealedShares
 from lowkey.secagg.messages import sign_advert
 from tests.secagg.cohort import Cohort, make_session, make_vectors, plain_sum
 
@@ -25,7 +25,9 @@ def test_bad_adverts_are_left_out() -> None:
     for bad in (replace(replies[BAD], signature=bytes(64)), replies[OTHERS[0]], weak):
         accepted = secagg.accept_adverts(SESSION, {**replies, BAD: bad}, cohort.directory)
         assert [advert.sender for advert in accepted] == OTHERS
-    accepted = secagg.accept_adverts(SESSION, replies | {1: replies[BAD]}, cohort.directory)
+    outsider = Identity.fresh(1, cohort.source(1, "outsider"))  # enrolled, but not on the roster
+    uninvited = sign_advert(SESSION, outsider, replies[BAD].sealing_key, replies[BAD].mask_key, bytes(32))
+    accepted = secagg.accept_adverts(SESSION, {**replies, 1: uninvited}, {**cohort.directory, 1: outsider.verify_key})
     assert [advert.sender for advert in accepted] == list(SESSION.roster)
 
 
