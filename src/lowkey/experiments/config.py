@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from lowkey.errors import ConfigError
 from lowkey.federation import SCHEMES
-from lowkey.privacy import Event, affordable_rounds, calibrate_noise, claimed_epsilon
+from lowkey.privacy import SamplingMode, affordable_rounds, calibrate_noise, claimed_epsilon, make_sampling
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Ratio = Annotated[float, Field(gt=0, le=1)]
@@ -103,7 +103,9 @@ class PrivacyConfig(Section):
         default="auto", description='z, noise of the sum relative to S; "auto" calibrates it to target_epsilon'
     )
     delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
-    sampling: Literal["poisson", "fixed"] = "poisson"
+    sampling: SamplingMode | None = Field(
+        default=None, description="unset: all when the cohort is everybody, else poisson_padded"
+    )
     target_epsilon: Positive | None = Field(default=None, description="stop before a round that would pass it")
 
 
@@ -172,36 +174,29 @@ class Config(Section):
 
     def resolve(self) -> Config:
         """Replace every "auto" of the guarantee by its number: noise for the target, or rounds for the target."""
-        privacy = self.privacy
-        if privacy is None or privacy.target_epsilon is None:
+        if self.privacy is None:
             return self
-        target, delta, kind, clients = privacy.target_epsilon, privacy.delta, privacy.sampling, self.data.clients
-        fraction = self.federation.cohort / clients
+        sampling = make_sampling(self.privacy.sampling, population=self.data.clients, cohort=self.federation.cohort)
+        privacy = self.privacy.model_copy(update={"sampling": sampling.mode})
+        if privacy.target_epsilon is None:
+            return self.model_copy(update={"privacy": privacy})
+        target, delta = privacy.target_epsilon, privacy.delta
         if privacy.noise_multiplier == "auto":
-            noise = calibrate_noise(
-                target_epsilon=target,
-                delta=delta,
-                sampling_probability=fraction,
-                rounds=int(self.federation.rounds),
-                kind=kind,
-                population=clients,
-            )
+            rounds = int(self.federation.rounds)
+            noise = calibrate_noise(sampling, target_epsilon=target, delta=delta, rounds=rounds)
             return self.model_copy(update={"privacy": privacy.model_copy(update={"noise_multiplier": noise})})
-        event = Event(
-            kind=kind,
-            noise_multiplier=privacy.noise_multiplier,
-            sampling_probability=fraction,
-            population=clients,
-        )
+        event = sampling.event(privacy.noise_multiplier)
         if claimed_epsilon([event], delta) > target:
             raise ConfigError(
                 f"not one round fits into privacy.target_epsilon = {target}; raise it, or the noise "
                 '(privacy.noise_multiplier = "auto" finds it)'
             )
         if self.federation.rounds != "auto":
-            return self
-        rounds = affordable_rounds(event, target_epsilon=target, delta=delta)
-        return self.model_copy(update={"federation": self.federation.model_copy(update={"rounds": rounds})})
+            return self.model_copy(update={"privacy": privacy})
+        federation = self.federation.model_copy(
+            update={"rounds": affordable_rounds(event, target_epsilon=target, delta=delta)}
+        )
+        return self.model_copy(update={"privacy": privacy, "federation": federation})
 
     def to_toml(self) -> str:
         return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))

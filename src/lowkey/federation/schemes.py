@@ -10,12 +10,10 @@ from lowkey.codec import LAMBDA_RULES, AdjointDecoder, Codec, CodecKind, LassoDe
 from lowkey.errors import InvalidInput
 from lowkey.privacy import (
     ClientLevelPrivacy,
-    FixedSizeSampling,
     NoPrivacy,
-    PoissonSampling,
     Privacy,
-    Sampling,
-    SamplingKind,
+    SamplingMode,
+    make_sampling,
 )
 from lowkey.protocols import Decoder
 from lowkey.server import Averaging, ErrorFeedback, ServerRule
@@ -83,7 +81,7 @@ def make_scheme(
     clip_norm: float | None = None,
     noise_multiplier: float | None = None,
     delta: float = 1e-5,
-    sampling: SamplingKind | None = None,
+    sampling: SamplingMode | None = None,
     seed: int = 0,
 ) -> Scheme:
     """Compose one of the eight schemes.
@@ -100,7 +98,7 @@ def make_scheme(
     tolerance, max_iterations : relative duality gap at which the decoder is content, and when it gives up.
     server_rate, momentum : of the server; 0.35 and 0.9 by default for "fl-cs", 1 and 0 for the others.
     clip_norm, noise_multiplier, delta : of private schemes; the first two have no default.
-    sampling : "poisson" (default of private schemes) or "fixed" (default of the others).
+    sampling : a mode of :func:`lowkey.privacy.make_sampling`; schemes without privacy draw cohorts of a fixed size.
     seed : names the public shuffle and subsets, cohorts of schemes without privacy, and the order of local SGD.
     """
     if name not in SCHEMES:
@@ -158,15 +156,9 @@ def _privacy(
     clip_norm: float | None,
     noise_multiplier: float | None,
     delta: float,
-    sampling: SamplingKind | None,
+    sampling: SamplingMode | None,
 ) -> Privacy:
-    fixed = FixedSizeSampling(population=num_clients, size=cohort)  # checks cohort and population for both kinds
-    if sampling not in (None, *get_args(SamplingKind)):
-        raise InvalidInput(f"privacy.sampling is {sampling!r}; it must be one of {', '.join(get_args(SamplingKind))}")
-    kind = sampling or ("poisson" if private else "fixed")
-    sampler: Sampling = (
-        fixed if kind == "fixed" else PoissonSampling(population=num_clients, probability=cohort / num_clients)
-    )
+    sampler = make_sampling(sampling or (None if private else "fixed"), population=num_clients, cohort=cohort)
     if not private:
         if clip_norm is not None or noise_multiplier is not None:
             raise InvalidInput(f"{name} gives no privacy; leave out clip_norm and noise_multiplier, or use {name}-dp")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lowkey.durable import append_line
 from lowkey.errors import InvalidInput, LedgerError
-from lowkey.privacy.accounting import Event
+from lowkey.privacy.events import Event
 
 
 @dataclass(frozen=True)

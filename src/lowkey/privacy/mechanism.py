@@ -10,8 +10,9 @@ import numpy as np
 
 from lowkey import checks
 from lowkey.errors import InvalidInput
-from lowkey.privacy.accounting import Event
+from lowkey.privacy.accounting import require_small_delta
 from lowkey.privacy.clipping import clip
+from lowkey.privacy.events import Event
 from lowkey.privacy.noise import add_noise_share
 from lowkey.privacy.records import Bounded, Measurement, Noised, Open
 from lowkey.privacy.sampling import Sampling
@@ -64,14 +65,9 @@ class ClientLevelPrivacy:
     def __post_init__(self) -> None:
         checks.positive("privacy.clip_norm", self.clip_norm, allow_infinite=True)
         checks.not_negative("privacy.noise_multiplier", self.noise_multiplier)
-        checks.fraction("privacy.delta", self.delta, include_one=False)
         if math.isinf(self.clip_norm) and self.noise_multiplier > 0:
             raise InvalidInput("privacy.clip_norm is infinite; noise needs a finite bound to be scaled to")
-        if self.delta >= 1 / self.sampling.population:
-            raise InvalidInput(
-                f"privacy.delta is {self.delta:g}; with {self.sampling.population} clients it must be below "
-                f"{1 / self.sampling.population:g}, or publishing one client at random would count as private"
-            )
+        require_small_delta(self.delta, self.sampling.population)
 
     def protect(self, measurement: Measurement, *, shares: int, source: BitSource) -> Noised:
         """Clip and add one share of noise."""
@@ -87,12 +83,7 @@ class ClientLevelPrivacy:
         """What one round costs; None without noise, when no finite ε is true."""
         if self.noise_multiplier == 0.0:
             return None
-        return Event(
-            kind=self.sampling.kind,
-            noise_multiplier=self.noise_multiplier,
-            sampling_probability=self.sampling.probability,
-            population=self.sampling.population,
-        )
+        return self.sampling.event(self.noise_multiplier)
 
     @property
     def noise_of_mean(self) -> float:
