@@ -13,8 +13,8 @@ from typing import Any, Self, TypeVar, get_args, get_type_hints
 
 from lowkey import checks
 from lowkey.errors import ConfigError, InvalidInput, PolicyRefused
-from lowkey.privacy.accounting import Event, claimed_epsilon
 from lowkey.privacy.client_ledger import ClientLedger
+from lowkey.privacy.views import server_epsilon
 
 RecordT = TypeVar("RecordT")
 
@@ -145,7 +145,7 @@ class Policy:
 
     def check(self, terms: Terms) -> None:
         """Refuse terms that break a bound; to be called before anything is sent."""
-        one = server_epsilon(terms.noise_multiplier, 1, self.delta, terms.coin)
+        one = server_epsilon(terms.noise_multiplier, 1, self.delta, coin=terms.coin)
         for name, offered, bound, least in (
             ("noise_multiplier", terms.noise_multiplier, "min_noise_multiplier", self.min_noise_multiplier),
             ("members", terms.members, "min_roster", self.min_roster),
@@ -173,13 +173,7 @@ class Policy:
         noise = min([terms.noise_multiplier, *(p.noise_multiplier for p in past)])
         coin = max([terms.coin, *(p.coin for p in past)])
         count = len(past) + 1
-        return count <= self.max_participations and server_epsilon(noise, count, self.delta, coin) <= self.max_epsilon
-
-
-def server_epsilon(noise_multiplier: float, participations: int, delta: float, coin: float = 1.0) -> float:
-    """ε of a client towards a server that knows when it was on the roster, but not how its coins fell."""
-    event = Event(noise_multiplier=noise_multiplier, sampling_probability=coin, count=participations)
-    return claimed_epsilon([event], delta)
+        return count <= self.max_participations and server_epsilon(noise, count, self.delta, coin=coin) <= self.max_epsilon
 
 
 def _record(kind: type[RecordT], table: Mapping[str, Any]) -> RecordT:
