@@ -63,7 +63,7 @@ def test_replies_come_in_the_order_of_the_requests(kind: str) -> None:
     clients = [7, 3, 30, 1, 22, 9, 8, 40]
     with runtime(kind, scheme_for("fl-std"), Pull(act=lambda c: time.sleep(0.02 * (c % 3)))) as ask:
         for number in (1, 2):
-            requests = {c: Request(round=number, shares=8, weights=ZEROS) for c in clients}
+            requests = {c: Request(round=number, weights=ZEROS) for c in clients}
             replies = [(c, r.round, r.weight, r.vector.copy()) for c, r in ask(requests)]
             assert [c for c, *_ in replies] == clients
             for client, number_, weight, vector in replies:
@@ -101,7 +101,7 @@ def die(client: int) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_exception_names_client_and_stage(kind: str) -> None:
-    requests = {c: Request(round=1, shares=4, weights=ZEROS) for c in (1, 2, 3, 4)}
+    requests = {c: Request(round=1, weights=ZEROS) for c in (1, 2, 3, 4)}
     with (
         runtime(kind, scheme_for(), Pull(act=explode)) as ask,
         pytest.raises(ClientFailed, match=r"client 3 failed in stage 'train': boom") as caught,
@@ -112,7 +112,7 @@ def test_an_exception_names_client_and_stage(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["1", "2"])
 def test_a_killed_worker_names_client_and_stage(kind: str) -> None:
-    requests = {c: Request(round=1, shares=4, weights=ZEROS) for c in (1, 2, 3, 4)}
+    requests = {c: Request(round=1, weights=ZEROS) for c in (1, 2, 3, 4)}
     with (
         runtime(kind, scheme_for(), Pull(act=die)) as ask,
         pytest.raises(ClientFailed, match=r"client 3 failed in stage 'train'.*exit code -9.*memory"),
@@ -123,11 +123,11 @@ def test_a_killed_worker_names_client_and_stage(kind: str) -> None:
 def test_an_abandoned_round_leaves_clean_workers() -> None:
     scheme = scheme_for("fl-std")
     with runtime("2", scheme, Pull()) as ask:
-        replies = iter(ask({c: Request(round=1, shares=9, weights=ZEROS) for c in range(9)}))
+        replies = iter(ask({c: Request(round=1, weights=ZEROS) for c in range(9)}))
         next(replies)
         replies.close()  # type: ignore[attr-defined]
         ones = np.ones(DIMENSION, np.float32)
-        for client, reply in ask({c: Request(round=2, shares=9, weights=ones) for c in range(9)}):
+        for client, reply in ask({c: Request(round=2, weights=ones) for c in range(9)}):
             alone = Pull().train(ones, client, np.random.default_rng(0))
             np.testing.assert_allclose(reply.vector, alone.update * np.float32(reply.weight), rtol=1e-5, atol=1e-7)
 

@@ -20,6 +20,7 @@ from lowkey.privacy.sampling import (
     make_sampling,
 )
 from lowkey.privacy.shares import NoiseShares, effective_noise, noise_shares
+from lowkey.privacy.statement import guarantee_lines
 from lowkey.privacy.views import group_epsilon, likely_participations, search_epsilon, server_epsilon, server_view
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "epsilon",
     "flip_coin",
     "group_epsilon",
+    "guarantee_lines",
     "likely_participations",
     "make_sampling",
     "noise_shares",

@@ -1,8 +1,9 @@
 """From real measurements to integers modulo 2^bits and back, so that clip, noise and sum are exact.
 
 A measurement of norm S becomes integers of norm S_int = √d/2g: the grid is as fine as the number of coordinates d and
-of bits allows, whatever S is, and finer where little noise on few coordinates asks for it. Rounding is random, up with the probability of the fraction, so that it adds no bias.
-It lengthens a vector a little, hence a sensitivity Δ above S_int. Each member of a roster then adds a share of discrete
+of bits allows, whatever S is, and finer where little noise on few coordinates asks for it. Rounding is random, up with
+the probability of the fraction, so that it adds no bias. It lengthens a vector a little, hence a sensitivity Δ above
+S_int. Each member of a roster then adds a share of discrete
 Gaussian noise: any κ shares together hide Δ, and more of them do no harm. Coordinates are clamped so that their sum
 wraps modulo 2^bits only where noise passes 9.5 standard deviations.
 

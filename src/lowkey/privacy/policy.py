@@ -173,7 +173,9 @@ class Policy:
         noise = min([terms.noise_multiplier, *(p.noise_multiplier for p in past)])
         coin = max([terms.coin, *(p.coin for p in past)])
         count = len(past) + 1
-        return count <= self.max_participations and server_epsilon(noise, count, self.delta, coin=coin) <= self.max_epsilon
+        return (
+            count <= self.max_participations and server_epsilon(noise, count, self.delta, coin=coin) <= self.max_epsilon
+        )
 
 
 def _record(kind: type[RecordT], table: Mapping[str, Any]) -> RecordT:

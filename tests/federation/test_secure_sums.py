@@ -1,0 +1,150 @@
+"""Secure aggregation within the round: the same bits as a plain sum, whoever vanishes, and what crosses the wire."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import pytest
+
+from lowkey.errors import ClientFailed, RoundFailed
+from lowkey.federation import (
+    Client,
+    Reply,
+    Request,
+    RoundOutcome,
+    Scheme,
+    drive,
+    initial_state,
+    make_scheme,
+    round_flow,
+)
+from lowkey.privacy import Ledger
+from lowkey.rng import OSSecrets, ReplaySecrets, Secrets
+from lowkey.simulation import InProcess, SimulatedKeys, Vanishing
+from lowkey.timing import StageClock
+from tests.federation.test_round import DIMENSION, Pull
+
+MEMBERS = 100
+
+
+class Crowd(Pull):
+    num_clients = MEMBERS
+
+
+def crowd(aggregation: str, **changes: object) -> Scheme:
+    options = {"clip_norm": 2.0, "noise_multiplier": 1.0, "sampling": "all", "ratio": 0.5, "chunks": 3} | changes
+    return make_scheme("fl-cs-dp", num_clients=MEMBERS, cohort=MEMBERS, aggregation=aggregation, **options)  # type: ignore[arg-type]
+
+
+def play(
+    scheme: Scheme,
+    vanishing: Mapping[int, int] | None = None,
+    *,
+    secrets: Secrets | None = None,
+    ledger: Ledger | None = None,
+    rounds: int = 1,
+) -> RoundOutcome:
+    secrets = secrets or ReplaySecrets(3)
+    keys = SimulatedKeys(MEMBERS, secrets)
+    client = Client(scheme=scheme, trainer=Crowd(), secrets=secrets, keys=keys)
+    state = initial_state(scheme, np.zeros(DIMENSION, np.float32))
+    ledger = ledger or Ledger(None, run="test")
+    ask = Vanishing(InProcess(client), vanishing or {})
+    for _ in range(rounds):
+        flow = round_flow(scheme, state, secrets=secrets, ledger=ledger, clock=StageClock(), directory=keys.directory)
+        outcome = drive(flow, ask)
+        state = outcome.state
+    return outcome
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2, 3, "mixed"])
+def test_masked_and_plain_sums_are_the_same_bits_with_ten_dropouts(stage: int | str) -> None:
+    gone = {client: client % 4 if stage == "mixed" else int(stage) for client in range(5, 15)}
+    before = {client: 2 for client, at in gone.items() if at <= 2}  # later their vectors are in the sum
+    masked, plain = play(crowd("masked"), gone), play(crowd("plain"), before)
+    np.testing.assert_array_equal(masked.state.weights, plain.state.weights)
+
+
+def test_final_model_of_a_private_run_is_the_same_with_either() -> None:
+    masked, plain = (play(crowd(kind), rounds=3) for kind in ("masked", "plain"))
+    np.testing.assert_array_equal(masked.state.weights, plain.state.weights)
+
+
+def test_one_dropout_too_many_reveals_and_costs_nothing() -> None:
+    for stage in range(4):
+        ledger = Ledger(None, run="test")
+        with pytest.raises(RoundFailed):
+            play(crowd("masked"), dict.fromkeys(range(11), stage), ledger=ledger)
+        assert ledger.events == ()
+
+
+def test_an_attempt_that_cannot_be_unmasked_is_taken_back() -> None:
+    """After the intent too few shares come, so that nobody can know the sum."""
+    ledger = Ledger(None, run="test")
+    with pytest.raises(RoundFailed):
+        play(crowd("masked"), dict.fromkeys(range(50), 4), ledger=ledger)
+    assert [entry.state for entry in ledger.entries] == ["ABORTED"]
+    assert ledger.events == ()
+
+
+def test_a_client_that_agreed_to_masks_gives_no_plain_vector() -> None:
+    with pytest.raises(ClientFailed, match="unmasked vector"):
+        drive(
+            round_flow(
+                crowd("plain"),
+                initial_state(crowd("plain"), np.zeros(DIMENSION, np.float32)),
+                secrets=OSSecrets(),
+                ledger=Ledger(None, run="test"),
+                clock=StageClock(),
+            ),
+            InProcess(Client(scheme=crowd("masked"), trainer=Crowd())),
+        )
+
+
+@pytest.mark.parametrize("weaker", [{"noise_multiplier": 0.9}, {"colluders": 0.05}, {"bits": 24}, {"seed": 1}])
+def test_clients_refuse_other_terms_than_their_own(weaker: dict[str, object]) -> None:
+    """A server with less noise, fewer honest shares, other integers or another seed meets nobody."""
+    scheme, secrets = crowd("masked"), OSSecrets()
+    keys = SimulatedKeys(MEMBERS, secrets)
+    theirs = crowd("masked", **weaker)
+    with pytest.raises(RoundFailed, match="0 of 100 members advertised"):
+        drive(
+            round_flow(
+                theirs,
+                initial_state(theirs, np.zeros(DIMENSION, np.float32)),
+                secrets=secrets,
+                ledger=Ledger(None, run="test"),
+                clock=StageClock(),
+                directory=keys.directory,
+            ),
+            InProcess(Client(scheme=scheme, trainer=Crowd(), secrets=secrets, keys=keys)),
+        )
+
+
+def test_wire_tells_no_role_and_no_number_about_a_client() -> None:
+    """Data and noise-only members send messages of the same types and sizes, and nothing else."""
+    secrets, sizes = OSSecrets(), {}
+    scheme = make_scheme(
+        "fl-cs-dp", num_clients=MEMBERS, cohort=10, clip_norm=1.0, noise_multiplier=1.0, ratio=0.5, chunks=3,
+        aggregation="masked",
+    )  # fmt: skip
+    keys = SimulatedKeys(MEMBERS, secrets)
+    inner = InProcess(Client(scheme=scheme, trainer=Crowd(), secrets=secrets, keys=keys))
+
+    def capture(requests: Mapping[int, Request]) -> Iterator[tuple[int, Reply]]:
+        for client, reply in inner(requests):
+            text = repr(reply)
+            assert not re.search("num_examples|loss|norm|role|coin|share=|seed=|secret=b'[^']", text)
+            vector = None if reply.vector is None else (reply.vector.nbytes, str(reply.vector.dtype))
+            sizes.setdefault(client, []).append((type(reply.message).__name__, vector, reply.weight))
+            yield client, reply
+
+    flow = round_flow(
+        scheme, initial_state(scheme, np.zeros(DIMENSION, np.float32)), secrets=secrets,
+        ledger=Ledger(None, run="test"), clock=StageClock(), directory=keys.directory,
+    )  # fmt: skip
+    drive(flow, capture)
+    assert len(sizes) == scheme.privacy.sampling.roster_size
+    assert len({tuple(seen) for seen in sizes.values()}) == 1
