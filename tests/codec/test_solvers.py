@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import Lasso
 
-from lowkey.codec.solvers import SOLVERS, Problem, certify
+from lowkey.codec.solvers import SOLVERS, Problem, by_admm, certify
 from lowkey.codec.solvers import active_set as module
 from lowkey.codec.solvers.active_set import _gram_table
 
@@ -95,9 +95,27 @@ def test_large_supports_are_left_to_admm(monkeypatch: pytest.MonkeyPatch) -> Non
     called = []
     monkeypatch.setattr(module, "by_admm", lambda rest, **k: called.append(len(rest.y)) or SOLVERS["admm"](rest, **k))
     solution = SOLVERS["active-set"](task, tolerance=1e-3, max_iterations=1000)
-    assert called == [1]
+    assert called == [1, 1]  # to begin and to finish
     assert not solution.s[1].any()
     assert relative_gap(task, solution.s) <= 1e-3
+
+
+def test_large_first_working_sets_begin_with_admm_and_end_with_descent(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = problem(blocks=3, length=520, kept=104, factor=0.05)
+    monkeypatch.setattr(module, "_LARGE_AT_FIRST", 10)
+    called = []
+    monkeypatch.setattr(module, "by_admm", lambda rest, **k: called.append(len(rest.y)) or SOLVERS["admm"](rest, **k))
+    solution = SOLVERS["active-set"](task, tolerance=1e-6, max_iterations=1000)
+    assert called == [3]
+    assert relative_gap(task, solution.s) <= 1e-6
+
+
+def test_admm_started_at_the_solution_is_done_at_its_first_check() -> None:
+    task = problem()
+    optimum = by_admm(task, tolerance=1e-8, max_iterations=20_000)
+    again = by_admm(task, tolerance=1e-6, max_iterations=20_000, start=optimum.s)
+    assert again.iterations <= 10 < optimum.iterations
+    assert relative_gap(task, again.s) <= 1e-6
 
 
 def test_threads_change_nothing() -> None:

@@ -11,6 +11,9 @@ At a useful λ a block of thousands of coordinates has tens to hundreds that are
    descent crawls along the valley between them; after each coordinate an exact step moves weight between it and its
    predecessor at a constant L1 norm.
 
+Where the first working set is large, ADMM comes near the optimum first, so that few Gram matrices are needed; where it
+is still large then, ADMM also finishes.
+
 References
 ----------
 Friedman, Hastie and Tibshirani (2010), *Regularization paths ...*, Section 2.2 (covariance updates).
@@ -30,10 +33,13 @@ from lowkey.codec.solvers.problem import Problem, Solution
 from lowkey.codec.solvers.threads import Threads
 
 _INNER = 0.3  # how far the working set is solved, relative to the gap that is left: more would be thrown away
+_LARGE_AT_FIRST = 600  # first working set from which ADMM finds the support sooner
+_LARGEST = 1100  # working set above which transforms are cheaper than its Gram matrix
+_ROUGH, _ROUGH_THRESHOLD = 30, 6.0  # its iterations then, and its threshold: soon near, if slow to finish
 
 
 def by_active_set(problem: Problem, *, tolerance: float, max_iterations: int) -> Solution:
-    """Uses as many threads as ``scipy.fft.get_workers`` says. Blocks with large supports are left to ADMM."""
+    """Uses as many threads as ``scipy.fft.get_workers`` says."""
     from lowkey.codec.solvers.kernels import improve_blocks  # compiled on first use, so not before it is needed
 
     y, length = problem.y, problem.length
@@ -42,6 +48,7 @@ def by_active_set(problem: Problem, *, tolerance: float, max_iterations: int) ->
     objective, gap = np.zeros(len(y)), np.zeros(len(y))
     live = np.arange(len(y))
     large = np.zeros(len(y), np.bool_)
+    of_admm = 0
     with Threads() as threads:
         for iteration in range(1, max_iterations + 1):
             some = Problem(y=y[live], lam=problem.lam, length=length)
@@ -50,18 +57,25 @@ def by_active_set(problem: Problem, *, tolerance: float, max_iterations: int) ->
             left = float(gap[~large].sum() / max(objective[~large].sum(), np.finfo(np.float64).tiny))
             if left <= tolerance:
                 break
-            undone = (state.gap > 0.5 * tolerance * state.objective) & ~large[live]
+            undone = (state.gap > tolerance * state.objective) & ~large[live]
             live, correlation = live[undone], state.correlation[undone]
             if live.size == 0:
                 break
             accuracy = max(0.5 * tolerance, _INNER * left)
-            threads.over(len(live), improve_blocks, s, live, correlation, lam, table, accuracy, large)
+            limit = _LARGE_AT_FIRST if iteration == 1 else _LARGEST
+            threads.over(len(live), improve_blocks, s, live, correlation, lam, table, accuracy, limit, large)
+            if iteration == 1 and large.any():
+                rest = Problem(y=y[large], lam=problem.lam, length=length)
+                most = min(_ROUGH, max_iterations)
+                rough = by_admm(rest, tolerance=tolerance, max_iterations=most, threshold=_ROUGH_THRESHOLD)
+                s[large], of_admm = rough.s, rough.iterations
+                large[:] = False
     if large.any():
         rest = Problem(y=y[large], lam=problem.lam, length=length)
-        finish = by_admm(rest, tolerance=tolerance, max_iterations=max_iterations)
+        finish = by_admm(rest, tolerance=tolerance, max_iterations=max_iterations, start=s[large])
         s[large] = finish.s
-        iteration += finish.iterations
-    return Solution(s, iteration)
+        of_admm += finish.iterations
+    return Solution(s, iteration + of_admm)
 
 
 @lru_cache(maxsize=4)

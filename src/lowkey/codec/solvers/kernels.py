@@ -7,16 +7,15 @@ from numba import njit
 
 _PASSES = 100  # over the working set between two certificates, at most
 _NEGLIGIBLE = 0.3  # steps below this share of the accuracy cost more than they bring
-_LARGEST = 1500  # working set above which transforms are cheaper than its Gram matrix
 
 
 @njit(cache=True, nogil=True, fastmath=True)
-def improve_blocks(first, last, s, live, correlation, lam, table, accuracy, large):
+def improve_blocks(first, last, s, live, correlation, lam, table, accuracy, limit, large):
     """Lower the objective of blocks ``live[first:last]`` in place; mark those whose working set is too large."""
     for index in range(first, last):
         block, g = s[live[index]], correlation[index]
         chosen = _working_set(block, g, lam)
-        if chosen.size > _LARGEST:
+        if chosen.size > limit:
             large[live[index]] = True
             continue
         gram = np.empty((chosen.size, chosen.size), block.dtype)
