@@ -41,7 +41,9 @@ def recorded(rounds=ROUNDS, data="auto"):
     ) as ask:
         for number in range(rounds):
             before = state.weights
-            state = drive(round_flow(scheme, state, secrets=OSSecrets(), ledger=Ledger(), clock=clock), ask).state
+            state = drive(
+                round_flow(scheme, state, secrets=OSSecrets(), ledger=Ledger(None, run="benchmark"), clock=clock), ask
+            ).state
             updates[number] = state.weights - before
             print(f"recorded round {number + 1} of {rounds}", flush=True)
     PATH.parent.mkdir(exist_ok=True)

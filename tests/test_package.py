@@ -18,11 +18,12 @@ LEAVES = {"errors", "types", "protocols", "rng", "timing", "checks", "durable", 
 MAY_IMPORT: dict[str, set[str]] = {
     "codec": LEAVES,
     "privacy": LEAVES,
+    "secagg": LEAVES,
     "server": LEAVES | {"codec"},
-    "federation": LEAVES | {"codec", "privacy", "server"},
+    "federation": LEAVES | {"codec", "privacy", "secagg", "server"},
     "learning": LEAVES | {"codec", "privacy", "server"},
     "data": LEAVES,
-    "experiments": LEAVES | {"codec", "privacy", "server", "federation", "learning", "data"},
+    "experiments": LEAVES | {"codec", "privacy", "secagg", "server", "federation", "learning", "data"},
 }
 MAY_IMPORT["simulation"] = MAY_IMPORT["report"] = MAY_IMPORT["experiments"] | {"experiments"}
 MAY_IMPORT["cli"] = MAY_IMPORT["experiments"] | {"experiments", "simulation", "report"}
@@ -76,7 +77,7 @@ def test_leaves_import_no_room() -> None:
 
 
 CORE = (
-    "import lowkey.federation, lowkey.privacy, lowkey.codec, lowkey.server, lowkey.data;"
+    "import lowkey.federation, lowkey.privacy, lowkey.codec, lowkey.secagg, lowkey.server, lowkey.data;"
     "lowkey.make_scheme('fl-std', num_clients=2, cohort=1)"
 )
 HELP = (

@@ -18,6 +18,7 @@ from lowkey.rng import (
     coin_flips,
     generator,
     permutation,
+    random_signs,
     standard_normal,
     subset,
 )
@@ -28,11 +29,13 @@ def test_public_stream_known_answer() -> None:
     assert PublicStream(0, "chunked-dct", 0).bits(2).tolist() == KNOWN_BITS
     assert permutation(PublicStream(7, "x"), 8).tolist() == KNOWN_PERMUTATION
     assert subset(PublicStream(7, "x"), 10, 4).tolist() == KNOWN_SUBSET
+    assert random_signs(PublicStream(7, "x"), 10).tolist() == KNOWN_SIGNS
 
 
 KNOWN_BITS = [3787370852818563403, 15747783584676947865]
 KNOWN_PERMUTATION = [0, 5, 3, 2, 1, 7, 4, 6]
 KNOWN_SUBSET = [0, 1, 5, 9]
+KNOWN_SIGNS = [-1, -1, -1, 1, -1, -1, -1, -1, 1, 1]  # bytes ef and 2f, highest bit first
 
 
 def test_names_make_streams_independent() -> None:

@@ -1,19 +1,23 @@
-"""Writing files so that a crash leaves either the old or the new content, never half of it."""
+"""Writing files so that a crash leaves either the old or the new content, never half of it; and using them alone."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 from pathlib import Path
+from typing import Self
+
+from lowkey.errors import InUse
 
 
 def append_line(path: Path, line: str) -> None:
     """Add one line; on disk, with its directory entry, when this returns."""
-    new = not path.exists()
-    with path.open("a", encoding="utf-8") as file:
-        file.write(line + "\n")
+    with path.open("ab") as file:
+        first = file.tell() == 0  # the file may have been made by a process that died before it synced the directory
+        file.write(line.encode() + b"\n")
         file.flush()
         os.fsync(file.fileno())
-    if new:
+    if first:
         _sync_directory(path.parent)
 
 
@@ -34,3 +38,43 @@ def _sync_directory(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+class Lock:
+    """Sole use of a file or directory, until closed or until the process ends, however it ends.
+
+    Parameters
+    ----------
+    path : the lock file; made when missing, empty, and left behind. It must be used for nothing else.
+    of : what it stands for, named when somebody else has it.
+    """
+
+    # Record locks, unlike flock, are not inherited by forked workers, which may outlive a killed parent for a moment.
+    # They do not keep a process from itself, though, and end when it closes any handle of the file: hence this set.
+    _held: set[Path] = set()  # noqa: RUF012
+
+    def __init__(self, path: Path, *, of: Path) -> None:
+        self._path, self._handle = path.resolve(), -1
+        if self._path in self._held:
+            raise InUse(f"{of} is in use by this process already; close it there first")
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(handle)
+            raise InUse(f"{of} is in use by another process; wait for it or stop it") from None
+        self._handle = handle
+        self._held.add(self._path)
+
+    def close(self) -> None:
+        """Let others have it; again is harmless."""
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._held.remove(self._path)
+            self._handle = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()

@@ -6,8 +6,11 @@ LowkeyError
 ├── DataError             a data file is missing, damaged or not what it should be
 ├── RunError              a run directory or checkpoint cannot be used
 ├── LedgerError           the record of spent privacy cannot be trusted
+├── InUse                 another process works with a file or directory
+├── PolicyRefused         the terms of a round are beyond what a client agrees to
 ├── BudgetExhausted       the next round would pass the privacy target
 ├── RoundFailed           a round cannot be completed safely; nothing was released
+├── ProtocolViolation     a server or a peer broke the rules of secure aggregation; nothing was revealed
 └── ClientFailed          a client's work raised or its process died
 
 NotConverged is a warning: a decoder stopped before it reached its tolerance.
@@ -42,12 +45,24 @@ class LedgerError(LowkeyError):
     """The record of spent privacy cannot be trusted."""
 
 
+class InUse(LowkeyError):
+    """Another process works with a file or directory that only one may use."""
+
+
+class PolicyRefused(LowkeyError):
+    """The terms of a round are beyond what a client agrees to; it takes no part."""
+
+
 class BudgetExhausted(LowkeyError):
     """The next round would pass the privacy target."""
 
 
 class RoundFailed(LowkeyError):
     """A round cannot be completed safely; nothing was released."""
+
+
+class ProtocolViolation(LowkeyError):
+    """A server or a peer broke the rules of secure aggregation; nothing was revealed."""
 
 
 class ClientFailed(LowkeyError):

@@ -14,6 +14,7 @@ from lowkey.types import ClientId, FloatArray
 if TYPE_CHECKING:  # names only: the seams depend on nobody
     from lowkey.codec.result import Decoded
     from lowkey.federation.records import Reply, Request, RoundRecord
+    from lowkey.secagg import Identity
 
 
 class Operator(Protocol):
@@ -90,6 +91,19 @@ class Trainer(Protocol):
         ...
 
     def train(self, weights: FloatArray, client: ClientId, rng: np.random.Generator) -> LocalUpdate: ...
+
+
+class Keys(Protocol):
+    """Enrolment as one participant knows it. It must reach participants by another way than the server that sums."""
+
+    @property
+    def directory(self) -> Mapping[ClientId, bytes]:
+        """Verify keys of all enrolled clients."""
+        ...
+
+    def identity(self, client: ClientId) -> Identity:
+        """The signing key of a client that runs here."""
+        ...
 
 
 class Evaluator(Protocol):

@@ -126,6 +126,15 @@ def subset(source: BitSource, size: int, count: int) -> NDArray[np.intp]:
     return chosen.astype(np.intp)
 
 
+def random_signs(source: BitSource, size: int) -> NDArray[np.int8]:
+    """Independent fair +1 and −1, one bit each."""
+    words = source.bits(-(-size // 64)).astype("<u8", copy=False)
+    signs = np.unpackbits(words.view(np.uint8), count=size).view(np.int8)
+    signs *= -2
+    signs += 1
+    return signs
+
+
 def coin_flips(source: BitSource, size: int, probability: float) -> NDArray[np.intp]:
     """Those of 0 .. size-1 whose independent coin of this probability fell on heads, ascending."""
     if probability >= 1.0:

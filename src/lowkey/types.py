@@ -13,4 +13,7 @@ FloatArray: TypeAlias = NDArray[np.float32]
 Bits: TypeAlias = NDArray[np.uint64]
 """Random 64-bit words."""
 
+Words: TypeAlias = NDArray[np.uint32]
+"""Integers modulo a power of two: what private clients send, and their sum."""
+
 ClientId: TypeAlias = int

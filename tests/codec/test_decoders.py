@@ -28,9 +28,9 @@ from lowkey.protocols import Decoder
 from lowkey.rng import PublicStream
 
 
-def sparse_problem(seed: int = 0) -> tuple[ChunkedDCT, np.ndarray]:
+def sparse_problem(seed: int = 0, signs: bool = False) -> tuple[ChunkedDCT, np.ndarray]:
     rng = np.random.default_rng(seed)
-    operator = ChunkedDCT(240, 0.5, 4, PublicStream(seed, "x"))
+    operator = ChunkedDCT(240, 0.5, 4, PublicStream(seed, "x"), PublicStream(seed, "signs") if signs else None)
     x = np.zeros(240, np.float32)
     x[rng.choice(240, 12, replace=False)] = rng.normal(size=12) * 5
     return operator, x
@@ -39,10 +39,11 @@ def sparse_problem(seed: int = 0) -> tuple[ChunkedDCT, np.ndarray]:
 LAYERS = (40, 960, 9000)
 
 
-def layered_problem(seed: int = 0) -> tuple[ChunkedDCT, np.ndarray]:
+def layered_problem(seed: int = 0, signs: bool = False) -> tuple[ChunkedDCT, np.ndarray]:
     """Three layers whose coordinates differ in size by a factor of ten each."""
     rng = np.random.default_rng(seed)
-    operator = ChunkedDCT(sum(LAYERS), 0.2, 5, PublicStream(seed, "x"))
+    flips = PublicStream(seed, "signs") if signs else None
+    operator = ChunkedDCT(sum(LAYERS), 0.2, 5, PublicStream(seed, "x"), flips)
     scales = np.repeat([1.0, 0.1, 0.01], LAYERS)
     return operator, (rng.normal(size=sum(LAYERS)) * scales).astype(np.float32)
 
@@ -59,8 +60,9 @@ def test_adjoint_decoder_applies_the_adjoint() -> None:
     assert decoded.stopped == "exact"
 
 
-def test_lasso_recovers_a_sparse_update_that_the_adjoint_cannot() -> None:
-    operator, x = sparse_problem()
+@pytest.mark.parametrize("signs", [False, True])
+def test_lasso_recovers_a_sparse_update_that_the_adjoint_cannot(signs: bool) -> None:
+    operator, x = sparse_problem(signs=signs)
     y = operator.forward(x)
     lasso = LassoDecoder(rule=RelativeToMax(0.01), tolerance=1e-4).decode(operator, y)
     linear = AdjointDecoder().decode(operator, y)
@@ -176,8 +178,9 @@ def test_a_fixed_lambda_of_zero_is_refused() -> None:
         Fixed(0.0)
 
 
-def test_layered_beats_adjoint_and_lasso_where_layers_differ() -> None:
-    operator, x = layered_problem()
+@pytest.mark.parametrize("signs", [False, True])
+def test_layered_beats_adjoint_and_lasso_where_layers_differ(signs: bool) -> None:
+    operator, x = layered_problem(signs=signs)
     y = operator.forward(x)
     layered = LayeredDecoder(layers=LAYERS).decode(operator, y)
     assert layered.stopped == "converged"

@@ -13,12 +13,14 @@ from lowkey.errors import InvalidInput
 from lowkey.protocols import Operator
 from lowkey.rng import PublicStream
 
-KINDS = ["identity", "random-subset", "low-pass-dct", "chunked-dct"]
+SIGNED = "chunked-dct with signs"
+KINDS = ["identity", "random-subset", "low-pass-dct", "chunked-dct", SIGNED]
 
 
 def build(kind: str, n: int, ratio: float, chunks: int = 3, seed: int = 0) -> Operator:
     ratio = 1.0 if kind == "identity" else ratio
-    return Codec(kind=kind, ratio=ratio, chunks=min(chunks, n), public_seed=seed).operator(n, 1)
+    name, signs = ("chunked-dct", True) if kind == SIGNED else (kind, False)
+    return Codec(kind=name, ratio=ratio, chunks=min(chunks, n), public_seed=seed, signs=signs).operator(n, 1)
 
 
 operators = st.builds(
@@ -80,7 +82,7 @@ def test_same_public_seed_gives_the_same_map_and_another_does_not(kind: str) -> 
     x = vector(0, 500)
     first, again, other = (build(kind, 500, 0.2, seed=s) for s in (1, 1, 2))
     np.testing.assert_array_equal(first.forward(x), again.forward(x))
-    if kind in ("random-subset", "chunked-dct"):
+    if kind in ("random-subset", "chunked-dct", SIGNED):
         assert not np.array_equal(first.forward(x), other.forward(x))
 
 
@@ -114,6 +116,35 @@ def test_chunked_dct_measures_orthonormally() -> None:
     assert operator.block_length * operator.num_blocks == 200
     y = vector(0, operator.num_measurements)
     np.testing.assert_allclose(operator.forward(operator.adjoint(y)), y, atol=1e-5)
+
+
+def test_signs_flatten_what_has_a_mean() -> None:
+    """Largest coefficient over their root mean square: 44 with a mean of half a deviation, and with signs below 7.
+
+    For 20,000 normal coefficients of a fixed public seed; 7 would be exceeded by one seed in ten million.
+    """
+    x = vector(0, 20_000) + np.float32(0.5)
+
+    def peak(signs: bool) -> float:
+        y = Codec(kind="chunked-dct", chunks=4, signs=signs).operator(20_000, 1).forward(x)
+        return float(np.abs(y).max() / np.sqrt((y * y).mean()))
+
+    assert peak(signs=False) > 25
+    assert peak(signs=True) < 7
+
+
+def test_signs_are_balanced_and_apart_from_the_shuffle() -> None:
+    """At ratio 1, Θᵀ of the plain map takes the signs off: ± x in the same places; 6 deviations, false alarm 2e-9."""
+    x = vector(0, 5000)
+    plain, signed = build("chunked-dct", 5000, 1.0), build(SIGNED, 5000, 1.0)
+    flipped = plain.adjoint(signed.forward(x))
+    np.testing.assert_allclose(np.abs(flipped), np.abs(x), atol=1e-4)
+    assert abs(int(np.sum(flipped * x > 0)) - 2500) < 6 * np.sqrt(5000) / 2
+
+
+def test_signs_belong_to_the_chunked_dct() -> None:
+    with pytest.raises(InvalidInput, match=r"codec\.signs"):
+        Codec(kind="low-pass-dct", ratio=0.5, signs=True)
 
 
 def test_padding_never_reaches_the_model() -> None:

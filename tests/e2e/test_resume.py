@@ -30,6 +30,7 @@ NOISE = "privacy.noise_multiplier=1.0"
 def weights(path: Path) -> np.ndarray:
     directory = RunDirectory.open(path)
     state = directory.load_checkpoint(directory.ledger())
+    directory.unlock()
     assert state is not None
     return state.weights
 
@@ -56,9 +57,12 @@ def test_private_halves_spend_what_the_whole_does(tmp_path: Path) -> None:
     for rounds, path in ((6, "whole"), (3, "halves")):
         run_experiment(tiny_config(CS_DP, NOISE, f"federation.rounds={rounds}"), tmp_path / path)
     result = run_experiment(tiny_config(CS_DP, NOISE, "federation.rounds=6"), tmp_path / "halves", resume=True)
-    whole, halves = (RunDirectory.open(tmp_path / p).ledger().entries for p in ("whole", "halves"))
-    assert halves == whole
-    assert [entry.round for entry in halves] == [1, 2, 3, 4, 5, 6]
+    whole, halves = (Ledger.read(tmp_path / p / "ledger.jsonl") for p in ("whole", "halves"))
+    assert halves.events == whole.events
+    assert [(entry.round, entry.attempt, entry.state) for entry in halves.entries] == [
+        (number, 0, "RELEASED") for number in range(1, 7)
+    ]
+    assert {entry.run for entry in halves.entries}.isdisjoint(entry.run for entry in whole.entries)
     assert result["epsilon_pld"] == RunDirectory.open(tmp_path / "whole").summary()["epsilon_pld"]
 
 
@@ -71,7 +75,7 @@ def test_interruption_between_checkpoints_loses_no_paid_round(tmp_path: Path) ->
     with pytest.raises(KeyboardInterrupt):
         run_experiment(config, tmp_path / "run", observers=[stop])
     run_experiment(config, tmp_path / "run", resume=True)
-    assert [entry.round for entry in RunDirectory.open(tmp_path / "run").ledger().entries] == [1, 2, 3, 4, 5]
+    assert [entry.round for entry in Ledger.read(tmp_path / "run" / "ledger.jsonl").entries] == [1, 2, 3, 4, 5]
 
 
 def test_privacy_target_stops_evaluates_and_stays_stopped(tmp_path: Path) -> None:
@@ -83,7 +87,7 @@ def test_privacy_target_stops_evaluates_and_stays_stopped(tmp_path: Path) -> Non
     assert result["final_accuracy"] is not None
     again = run_experiment(config, tmp_path / "run", resume=True)
     assert again["rounds"] == result["rounds"]
-    assert len(RunDirectory.open(tmp_path / "run").ledger().entries) == result["rounds"]
+    assert len(Ledger.read(tmp_path / "run" / "ledger.jsonl").entries) == result["rounds"]
 
 
 KILLED = """
@@ -113,17 +117,17 @@ def test_kill_in_the_middle_of_a_round(tmp_path: Path, workers: int) -> None:
     process = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path / "config.toml"), str(out)])
     ledger = out / "ledger.jsonl"
     deadline = time.monotonic() + 120
-    while not (ledger.exists() and ledger.read_text().count("\n") >= 2):  # round 2 is under way
+    while not (ledger.exists() and ledger.read_text().count("\n") >= 3):  # round 2 is under way
         assert process.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    spent = [entry.round for entry in Ledger(ledger).entries]
+    spent = [entry.round for entry in Ledger.read(ledger).entries]
     finished = [m["round"] for m in RunDirectory.open(out).metrics()]
     assert spent == [1, 2]
     result = run_experiment(config, out, resume=True)
-    rounds = [entry.round for entry in Ledger(ledger).entries]
+    rounds = [entry.round for entry in Ledger.read(ledger).entries]
     assert finished == [1]
     assert rounds == [1, 2, 2, 3, 4]
     assert result["rounds"] == 4

@@ -29,10 +29,10 @@ def state(number: int = 3) -> RunState:
 
 def test_checkpoint_round_trip(run_path: Path) -> None:
     directory = RunDirectory.create(run_path, tiny_config())
-    assert directory.load_checkpoint(Ledger()) is None
+    assert directory.load_checkpoint(Ledger(None, run="test")) is None
     saved = state()
-    directory.save_checkpoint(saved, Ledger())
-    loaded = RunDirectory.open(run_path).load_checkpoint(Ledger())
+    directory.save_checkpoint(saved, Ledger(None, run="test"))
+    loaded = RunDirectory.open(run_path).load_checkpoint(Ledger(None, run="test"))
     assert loaded is not None
     assert (loaded.round, loaded.bytes_up, loaded.bytes_down) == (3, 12, 2**40)
     np.testing.assert_array_equal(loaded.weights, saved.weights)
@@ -44,7 +44,7 @@ def test_checkpoint_round_trip(run_path: Path) -> None:
 def test_only_the_last_checkpoints_are_kept(run_path: Path) -> None:
     directory = RunDirectory.create(run_path, tiny_config())
     for number in range(1, 6):
-        directory.save_checkpoint(state(number), Ledger())
+        directory.save_checkpoint(state(number), Ledger(None, run="test"))
     assert [p.name for p in directory._checkpoints()] == [
         "checkpoint-000004.safetensors",
         "checkpoint-000005.safetensors",
@@ -54,40 +54,51 @@ def test_only_the_last_checkpoints_are_kept(run_path: Path) -> None:
 @pytest.mark.parametrize("keep", [0, 5, 100, -1])
 def test_truncated_checkpoint(run_path: Path, keep: int) -> None:
     directory = RunDirectory.create(run_path, tiny_config())
-    directory.save_checkpoint(state(1), Ledger())
-    directory.save_checkpoint(state(2), Ledger())
+    directory.save_checkpoint(state(1), Ledger(None, run="test"))
+    directory.save_checkpoint(state(2), Ledger(None, run="test"))
     newest = directory._checkpoints()[-1]
     broken = newest.read_bytes()[:keep]
     newest.write_bytes(broken)
     with pytest.raises(RunError, match=r"checkpoint-000002.*damaged.*remove it to resume from checkpoint-000001"):
-        directory.load_checkpoint(Ledger())
+        directory.load_checkpoint(Ledger(None, run="test"))
     assert newest.read_bytes() == broken
     newest.unlink()
-    assert directory.load_checkpoint(Ledger()).round == 1
+    assert directory.load_checkpoint(Ledger(None, run="test")).round == 1
 
 
 def test_a_crash_while_writing_leaves_the_old_file(run_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = RunDirectory.create(run_path, tiny_config())
-    directory.save_checkpoint(state(1), Ledger())
+    directory.save_checkpoint(state(1), Ledger(None, run="test"))
 
     def crash(self: Path, target: Path) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Path, "replace", crash)
     with pytest.raises(KeyboardInterrupt):
-        directory.save_checkpoint(state(2), Ledger())
+        directory.save_checkpoint(state(2), Ledger(None, run="test"))
     monkeypatch.undo()
-    assert directory.load_checkpoint(Ledger()).round == 1
+    assert directory.load_checkpoint(Ledger(None, run="test")).round == 1
 
 
 def test_checkpoint_newer_than_the_ledger_is_refused(run_path: Path) -> None:
-    directory, ledger = RunDirectory.create(run_path, tiny_config()), Ledger()
-    ledger.spend(1, EVENT)
+    directory, ledger = RunDirectory.create(run_path, tiny_config()), Ledger(None, run="test")
+    ledger.intend(1, 0, EVENT)
     directory.save_checkpoint(state(1), ledger)
-    with pytest.raises(RunError, match="restore the ledger"):
-        directory.load_checkpoint(Ledger())
-    ledger.spend(2, EVENT)
+    other = Ledger(None, run="another")
+    other.intend(1, 0, EVENT)  # as long, but not the same
+    for wrong in (Ledger(None, run="test"), other):
+        with pytest.raises(RunError, match="restore the ledger"):
+            directory.load_checkpoint(wrong)
+    ledger.intend(2, 0, EVENT)
     assert directory.load_checkpoint(ledger).round == 1
+
+
+def test_a_run_keeps_its_name_and_others_have_their_own(run_path: Path) -> None:
+    created = RunDirectory.create(run_path, tiny_config())
+    name = created.ledger().run
+    created.unlock()
+    assert RunDirectory.open(run_path).ledger().run == name
+    assert RunDirectory.create(run_path.parent / "other", tiny_config()).ledger().run != name
 
 
 def test_not_a_run(tmp_path: Path) -> None:

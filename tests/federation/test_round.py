@@ -58,7 +58,7 @@ def play(scheme, rounds: int = 1, trainer: object = None, secrets: object = None
     client = Client(scheme=scheme, trainer=trainer or Pull(), secrets=secrets or ReplaySecrets(0))  # type: ignore[arg-type]
     state = initial_state(scheme, np.zeros(DIMENSION, np.float32))
     for _ in range(rounds):
-        flow = round_flow(scheme, state, secrets=client.secrets, ledger=Ledger(), clock=StageClock())
+        flow = round_flow(scheme, state, secrets=client.secrets, ledger=Ledger(None, run="test"), clock=StageClock())
         state = drive(flow, InProcess(client)).state
     return state
 
@@ -171,8 +171,8 @@ def test_what_private_clients_send_says_nothing_but_a_noised_vector() -> None:
     scheme = scheme_for("fl-cs-dp")
     recorder = Recorder(Client(scheme=scheme, trainer=Pull()))
     flow = round_flow(
-        scheme, initial_state(scheme, np.zeros(DIMENSION, np.float32)), secrets=OSSecrets(), ledger=Ledger(),
-        clock=StageClock(),
+        scheme, initial_state(scheme, np.zeros(DIMENSION, np.float32)), secrets=OSSecrets(),
+        ledger=Ledger(None, run="test"), clock=StageClock(),
     )  # fmt: skip
     drive(flow, recorder)
     assert {reply.weight for reply in recorder.replies.values()} == {1.0}
@@ -235,7 +235,7 @@ def ask_with(change):  # type: ignore[no-untyped-def]
 def play_through(scheme, change, ledger: Ledger | None = None) -> RunState:  # type: ignore[no-untyped-def]
     client = Client(scheme=scheme, trainer=Pull())
     state = initial_state(scheme, np.zeros(DIMENSION, np.float32))
-    flow = round_flow(scheme, state, secrets=OSSecrets(), ledger=ledger or Ledger(), clock=StageClock())
+    flow = round_flow(scheme, state, secrets=OSSecrets(), ledger=ledger or Ledger(None, run="test"), clock=StageClock())
     return drive(flow, ask_with(change)(client)).state
 
 
@@ -244,7 +244,7 @@ def test_dropouts_of_an_open_round_are_left_out_and_of_a_private_one_stop_it() -
         return None if number == 0 else reply
 
     assert play_through(scheme_for("fl-std"), drop_first).round == 1
-    ledger = Ledger()
+    ledger = Ledger(None, run="test")
     with pytest.raises(RoundFailed, match="less noise than promised"):
         play_through(scheme_for("fl-std-dp"), drop_first, ledger)
     assert len(ledger.entries) == 1  # paid although nothing was released
@@ -281,7 +281,7 @@ def test_a_client_answers_a_round_once() -> None:
 
 
 def test_price_is_paid_before_anyone_is_asked() -> None:
-    scheme, ledger = scheme_for("fl-std-dp"), Ledger()
+    scheme, ledger = scheme_for("fl-std-dp"), Ledger(None, run="test")
     flow = round_flow(
         scheme, initial_state(scheme, np.zeros(DIMENSION, np.float32)), secrets=OSSecrets(), ledger=ledger,
         clock=StageClock(),
@@ -300,7 +300,7 @@ def federation(scheme, ledger: Ledger, secrets: object = None) -> Federation:  #
 
 
 def test_hard_stop_before_the_target() -> None:
-    scheme, ledger, records = scheme_for("fl-std-dp", noise_multiplier=2.0), Ledger(), []
+    scheme, ledger, records = scheme_for("fl-std-dp", noise_multiplier=2.0), Ledger(None, run="test"), []
     start = initial_state(scheme, np.zeros(DIMENSION, np.float32))
     state, stopped = federation(scheme, ledger).run(
         start, Schedule(rounds=50, target_epsilon=3.0), observers=[records.append]
@@ -312,13 +312,15 @@ def test_hard_stop_before_the_target() -> None:
     assert more.round == state.round + 1
     assert records[-1].epsilon.pld > 3.0
     with pytest.raises(BudgetExhausted, match="first round"):
-        federation(scheme, Ledger()).run(start, Schedule(rounds=5, target_epsilon=0.01))
+        federation(scheme, Ledger(None, run="test")).run(start, Schedule(rounds=5, target_epsilon=0.01))
 
 
 def test_replayed_secrets_claim_no_epsilon() -> None:
     scheme, records = scheme_for("fl-std-dp"), []
     start = initial_state(scheme, np.zeros(DIMENSION, np.float32))
-    federation(scheme, Ledger(), ReplaySecrets(0)).run(start, Schedule(rounds=1), observers=[records.append])
+    federation(scheme, Ledger(None, run="test"), ReplaySecrets(0)).run(
+        start, Schedule(rounds=1), observers=[records.append]
+    )
     assert records[0].epsilon is None
 
 

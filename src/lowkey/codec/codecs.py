@@ -24,13 +24,15 @@ class Codec:
     kind : "identity", "random-subset" (a new subset each round), "low-pass-dct" or "chunked-dct".
     ratio : share of measurements to coordinates, in (0, 1]; must be 1 for "identity".
     chunks : number of chunks of "chunked-dct".
-    public_seed : names the shuffle or the subsets; known to all participants.
+    public_seed : names the shuffle, the signs or the subsets; known to all participants.
+    signs : whether "chunked-dct" flips the sign of every coordinate at random before it transforms.
     """
 
     kind: CodecKind = "identity"
     ratio: float = 1.0
     chunks: int = 200
     public_seed: int = 0
+    signs: bool = False
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(CodecKind):
@@ -38,6 +40,8 @@ class Codec:
         checks.fraction("codec.ratio", self.ratio)
         if self.kind == "identity" and self.ratio != 1.0:
             raise InvalidInput(f"codec.ratio is {self.ratio}, but whole updates are sent; leave it at 1")
+        if self.signs and self.kind != "chunked-dct":
+            raise InvalidInput(f"codec.signs is true, but codec kind is {self.kind!r}; only 'chunked-dct' uses signs")
         checks.at_least("codec.chunks", self.chunks, 1)
 
     @property
@@ -59,4 +63,5 @@ def _build(codec: Codec, num_coordinates: int, round_number: int) -> Operator:
     source = PublicStream(codec.public_seed, codec.kind, round_number)
     if codec.kind == "random-subset":
         return RandomSubset(num_coordinates, codec.ratio, source)
-    return ChunkedDCT(num_coordinates, codec.ratio, codec.chunks, source)
+    signs = PublicStream(codec.public_seed, codec.kind, "signs") if codec.signs else None
+    return ChunkedDCT(num_coordinates, codec.ratio, codec.chunks, source, signs)

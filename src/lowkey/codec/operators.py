@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from lowkey import checks
 from lowkey.errors import InvalidInput
-from lowkey.rng import BitSource, permutation, subset
+from lowkey.rng import BitSource, permutation, random_signs, subset
 from lowkey.types import FloatArray
 
 _GROUP = 2**21  # coordinates that a block operator works on at once
@@ -109,9 +109,15 @@ class ChunkedDCT:
     Coordinates and zero padding are shuffled together over P chunks of one FFT-friendly length, so that every chunk
     holds its share of the signal. Satisfies :class:`lowkey.protocols.BlockOperator`: per chunk ΘΘᵀ = I. Works through
     the chunks in groups, so that beyond its shuffle it needs the same little memory for a model of any size.
+
+    Given a second public source, it also flips every coordinate's sign at random before the transform. Then no
+    coefficient of a dense update is much larger than the others; without, the first of a chunk grows with the mean of
+    the coordinates. Blocks hold flipped coordinates: as sparse as before, and ``assemble`` flips them back.
     """
 
-    def __init__(self, num_coordinates: int, ratio: float, num_chunks: int, source: BitSource) -> None:
+    def __init__(
+        self, num_coordinates: int, ratio: float, num_chunks: int, source: BitSource, signs: BitSource | None = None
+    ) -> None:
         checks.at_least("num_coordinates", num_coordinates, 1)
         checks.at_least("codec.chunks", num_chunks, 1)
         if num_chunks > num_coordinates:
@@ -127,6 +133,7 @@ class ChunkedDCT:
         self._coordinates: NDArray[np.intp] = permutation(source, num_chunks * self.block_length)
         np.minimum(self._coordinates, num_coordinates, out=self._coordinates)
         self._coordinates.shape = (num_chunks, self.block_length)
+        self._signs = None if signs is None else random_signs(signs, self._coordinates.size).reshape(num_chunks, -1)
         at_once = max(1, _GROUP // self.block_length)
         self.groups = [slice(first, min(first + at_once, num_chunks)) for first in range(0, num_chunks, at_once)]
         self._padding = [np.flatnonzero(self._coordinates[group] == num_coordinates) for group in self.groups]
@@ -142,6 +149,8 @@ class ChunkedDCT:
             coordinates = self._coordinates[group]
             blocks = np.take(vector, coordinates, out=scratch[: len(coordinates)], mode="clip")
             blocks.reshape(-1)[padding] = 0.0
+            if self._signs is not None:
+                blocks *= self._signs[group]
             spectrum: FloatArray = scipy.fft.dct(blocks, norm="ortho", overwrite_x=True)
             measurements[group] = spectrum[:, : self.block_measurements]
         return measurements.reshape(-1)
@@ -155,5 +164,5 @@ class ChunkedDCT:
         """The model vector of blocks that come group by group; what stands on padding is dropped."""
         vector = np.empty(self.num_coordinates + 1, np.float32)
         for group, blocks in zip(self.groups, solved, strict=True):
-            vector[self._coordinates[group]] = blocks
+            vector[self._coordinates[group]] = blocks if self._signs is None else blocks * self._signs[group]
         return vector[:-1]

@@ -66,6 +66,13 @@ def scheme_of(config: Config) -> Scheme:
         "noise_multiplier": float(privacy.noise_multiplier),
         "delta": privacy.delta,
         "sampling": privacy.sampling,
+        "roster": privacy.roster,
+        "bits": privacy.bits,
+        "dropouts": privacy.dropouts,
+        "colluders": privacy.colluders,
+        "adaptive_clip": privacy.clip == "adaptive",
+        "max_contributions": privacy.max_contributions,
+        "aggregation": privacy.secagg,
     }  # fmt: skip
     return make_scheme(
         config.federation.scheme,
@@ -73,6 +80,7 @@ def scheme_of(config: Config) -> Scheme:
         cohort=config.federation.cohort,
         ratio=config.codec.ratio,
         chunks=config.codec.chunks,
+        signs=config.codec.signs,
         decoder=config.decoder.kind,
         lambda_rule=config.decoder.lambda_rule,
         lambda_factor=config.decoder.lambda_factor,
@@ -92,4 +100,5 @@ def schedule_of(config: Config) -> Schedule:
         rounds=int(config.federation.rounds),
         target_epsilon=config.privacy.target_epsilon if config.privacy else None,
         evaluate_every=config.evaluation.every,
+        attempts=config.federation.attempts,
     )

@@ -12,7 +12,7 @@ from safetensors.numpy import save as to_safetensors
 
 from lowkey.federation import RunState
 
-_FORMAT = 1
+_FORMAT = 2
 _SERVER = "server."
 
 
@@ -22,10 +22,10 @@ class DamagedCheckpointError(ValueError):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A state, how long the ledger was then, and a hash of the settings that made it."""
+    """A state, the head of the ledger then, and a hash of the settings that made it."""
 
     state: RunState
-    ledger_entries: int
+    ledger_head: str
     settings: str
 
 
@@ -36,9 +36,10 @@ def pack(checkpoint: Checkpoint) -> bytes:
     counters = {
         "format": _FORMAT,
         "round": state.round,
+        "clip_norm": state.clip_norm,
         "bytes_up": state.bytes_up,
         "bytes_down": state.bytes_down,
-        "ledger_entries": checkpoint.ledger_entries,
+        "ledger_head": checkpoint.ledger_head,
         "settings": checkpoint.settings,
     }
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
@@ -57,9 +58,10 @@ def unpack(path: Path) -> Checkpoint:
             round=int(counters["round"]),
             weights=arrays.pop("weights"),
             server={name.removeprefix(_SERVER): array for name, array in arrays.items()},
+            clip_norm=None if counters["clip_norm"] is None else float(counters["clip_norm"]),
             bytes_up=int(counters["bytes_up"]),
             bytes_down=int(counters["bytes_down"]),
         )
-        return Checkpoint(state, int(counters["ledger_entries"]), str(counters["settings"]))
+        return Checkpoint(state, str(counters["ledger_head"]), str(counters["settings"]))
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
         raise DamagedCheckpointError(str(error)) from error

@@ -14,10 +14,19 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from lowkey.errors import ConfigError
 from lowkey.federation import SCHEMES
-from lowkey.privacy import Event, affordable_rounds, calibrate_noise, claimed_epsilon
+from lowkey.privacy import (
+    Sampling,
+    SamplingMode,
+    affordable_rounds,
+    calibrate_noise,
+    claimed_epsilon,
+    likely_participations,
+    make_sampling,
+)
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Ratio = Annotated[float, Field(gt=0, le=1)]
+Share = Annotated[float, Field(ge=0, lt=1)]
 AtLeastOne = Annotated[int, Field(ge=1)]
 
 
@@ -63,7 +72,8 @@ class FederationConfig(Section):
     rounds: AtLeastOne | Literal["auto"] = Field(
         default=200, description='T_cl; "auto": as many as privacy.target_epsilon allows'
     )
-    cohort: AtLeastOne = Field(default=100, description="expected clients in a round, |K|")
+    cohort: AtLeastOne = Field(default=100, description="expected contributors to a round, |K|")
+    attempts: AtLeastOne = Field(default=3, description="how often a round with too few survivors is tried")
 
 
 class CodecConfig(Section):
@@ -71,6 +81,9 @@ class CodecConfig(Section):
 
     ratio: Ratio = Field(default=1.0, description="measurements over parameters, r")
     chunks: AtLeastOne = Field(default=200, description="P of fl-cs")
+    signs: bool | None = Field(
+        default=None, description="of fl-cs: public random signs before the DCT; unset: only with 16 bits"
+    )
 
 
 class DecoderConfig(Section):
@@ -99,12 +112,35 @@ class PrivacyConfig(Section):
     """The guarantee. Changing anything here changes what is promised to clients."""
 
     clip_norm: Positive = Field(description="S, largest norm of one client's compressed update")
+    clip: Literal["fixed", "adaptive"] = Field(
+        default="fixed", description="adaptive: clip_norm is a first guess and follows the median norm, privately"
+    )
     noise_multiplier: Positive | Literal["auto"] = Field(
         default="auto", description='z, noise of the sum relative to S; "auto" calibrates it to target_epsilon'
     )
     delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
-    sampling: Literal["poisson", "fixed"] = "poisson"
+    sampling: SamplingMode | None = Field(
+        default=None, description="unset: all when the cohort is everyone, else poisson_padded"
+    )
+    roster: AtLeastOne | None = Field(
+        default=None, description="of secret_poisson: expected clients that flip a secret coin; unset: everyone"
+    )
+    dropouts: Share = Field(default=0.1, description="share of a roster that may drop out of a round")
+    colluders: Share = Field(default=0.1, description="share of a roster that may pool what they know")
+    bits: Literal[16, 20, 24] | None = Field(
+        default=None, description="of each number on the wire; unset: 20, or 24 when nothing is compressed"
+    )
+    secagg: Literal["plain", "masked"] = Field(
+        default="plain", description="masked: whole secure aggregation; plain: same integers added openly (simulation)"
+    )
+    max_contributions: AtLeastOne | Literal["auto"] | None = Field(
+        default="auto",
+        description='rounds in which one client\'s data is used; "auto": what 99.9 % of clients stay below; unset: all',
+    )
     target_epsilon: Positive | None = Field(default=None, description="stop before a round that would pass it")
+    ledger: str | None = Field(
+        default=None, description="file shared by all runs on the same clients; unset: one of the run's own"
+    )
 
 
 class EvaluationConfig(Section):
@@ -171,37 +207,38 @@ class Config(Section):
         return self
 
     def resolve(self) -> Config:
-        """Replace every "auto" of the guarantee by its number: noise for the target, or rounds for the target."""
-        privacy = self.privacy
-        if privacy is None or privacy.target_epsilon is None:
+        """Replace every "auto" of the guarantee by its number: noise or rounds for the target, limit for the rounds."""
+        if self.privacy is None:
             return self
-        target, delta, kind, clients = privacy.target_epsilon, privacy.delta, privacy.sampling, self.data.clients
-        fraction = self.federation.cohort / clients
-        if privacy.noise_multiplier == "auto":
-            noise = calibrate_noise(
-                target_epsilon=target,
-                delta=delta,
-                sampling_probability=fraction,
-                rounds=int(self.federation.rounds),
-                kind=kind,
-                population=clients,
-            )
-            return self.model_copy(update={"privacy": privacy.model_copy(update={"noise_multiplier": noise})})
-        event = Event(
-            kind=kind,
-            noise_multiplier=privacy.noise_multiplier,
-            sampling_probability=fraction,
-            population=clients,
+        privacy, sampling = self.privacy, self.sampling()
+        target, delta, rounds = privacy.target_epsilon, privacy.delta, self.federation.rounds
+        noise = privacy.noise_multiplier
+        if noise == "auto":
+            noise = calibrate_noise(sampling, target_epsilon=float(target or 0), delta=delta, rounds=int(rounds))
+        elif target is not None:
+            event = sampling.event(noise)
+            if claimed_epsilon([event], delta) > target:
+                raise ConfigError(
+                    f"not one round fits into privacy.target_epsilon = {target}; raise it, or the noise "
+                    '(privacy.noise_multiplier = "auto" finds it)'
+                )
+            if rounds == "auto":
+                rounds = affordable_rounds(event, target_epsilon=target, delta=delta)
+        limit = privacy.max_contributions
+        if limit == "auto":
+            limit = max(1, likely_participations(int(rounds), sampling.probability))
+        changed = {"noise_multiplier": noise, "sampling": sampling.mode, "max_contributions": limit}
+        return self.model_copy(
+            update={
+                "privacy": privacy.model_copy(update=changed),
+                "federation": self.federation.model_copy(update={"rounds": rounds}),
+            }
         )
-        if claimed_epsilon([event], delta) > target:
-            raise ConfigError(
-                f"not one round fits into privacy.target_epsilon = {target}; raise it, or the noise "
-                '(privacy.noise_multiplier = "auto" finds it)'
-            )
-        if self.federation.rounds != "auto":
-            return self
-        rounds = affordable_rounds(event, target_epsilon=target, delta=delta)
-        return self.model_copy(update={"federation": self.federation.model_copy(update={"rounds": rounds})})
+
+    def sampling(self) -> Sampling:
+        """How the clients of a private run are drawn."""
+        mode, roster = (self.privacy.sampling, self.privacy.roster) if self.privacy else ("fixed", None)
+        return make_sampling(mode, population=self.data.clients, cohort=self.federation.cohort, roster=roster)
 
     def to_toml(self) -> str:
         return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))

@@ -5,17 +5,17 @@ config.toml  environment.json  metrics.jsonl  ledger.jsonl  checkpoint-000042.sa
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
 import platform
+import secrets
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from lowkey.durable import replace_file
+from lowkey.durable import Lock, replace_file
 from lowkey.errors import RunError
 from lowkey.experiments.checkpoints import Checkpoint, DamagedCheckpointError, pack, unpack
 from lowkey.experiments.config import Config, parse, read
@@ -32,7 +32,8 @@ class RunDirectory:
 
     def __init__(self, path: Path, config: Config) -> None:
         self.path, self.config = path, config
-        self._lock: int | None = None
+        self._lock: Lock | None = None
+        self._ledger: Ledger | None = None
 
     @classmethod
     def create(cls, path: Path, config: Config) -> RunDirectory:
@@ -66,22 +67,23 @@ class RunDirectory:
         self.config = config
 
     def lock(self) -> None:
-        """Make sure that no other process works on this run; held until this process ends."""
-        handle = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # unlike flock, not inherited by worker processes
-        except OSError:
-            os.close(handle)
-            raise RunError(f"{self.path} is in use by another process; wait for it or stop it") from None
-        self._lock = handle
+        """Make sure that no other process works on this run, until :meth:`unlock` or the end of this process."""
+        self._lock = Lock(self.path / "lock", of=self.path)
 
     def unlock(self) -> None:
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        for held in (self._ledger, self._lock):
+            if held is not None:
+                held.close()
+        self._ledger = self._lock = None
 
     def ledger(self) -> Ledger:
-        return Ledger(self.path / "ledger.jsonl")
+        """The record of what this run spends, open for writing until :meth:`unlock`."""
+        if self._ledger is None:
+            run = self._environment().get("run")
+            if run is None:
+                raise RunError(f"{self.path} was made by an earlier version of Lowkey; go on with it in that version")
+            self._ledger = Ledger(self.path / "ledger.jsonl", run=run)
+        return self._ledger
 
     @property
     def claims_privacy(self) -> bool:
@@ -140,7 +142,7 @@ class RunDirectory:
 
     def save_checkpoint(self, state: RunState, ledger: Ledger) -> None:
         """Make a state durable, in one file that appears whole or not at all; older files but the last are removed."""
-        content = pack(Checkpoint(state, len(ledger.entries), self._fingerprint()))
+        content = pack(Checkpoint(state, ledger.head, self._fingerprint()))
         replace_file(self.path / f"checkpoint-{state.round:06d}.safetensors", content)
         for old in self._checkpoints()[:-_KEPT_CHECKPOINTS]:
             old.unlink()
@@ -158,10 +160,10 @@ class RunDirectory:
             raise RunError(f"{newest} is damaged ({error}){fallback}") from error
         if found.settings != self._fingerprint():
             raise RunError(f"{newest} belongs to another configuration; restore the config.toml it was made with")
-        if found.ledger_entries > len(ledger.entries):
+        if not ledger.knows(found.ledger_head):
             raise RunError(
-                f"{newest} knows {found.ledger_entries} private rounds, ledger.jsonl only {len(ledger.entries)}; "
-                "restore the ledger: what it lost was spent"
+                f"{newest} knows more private rounds than its ledger, or other ones; restore the ledger: what it lost "
+                "was spent"
             )
         return found.state
 
@@ -197,6 +199,7 @@ def _environment() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "packages": dict(_versions(_PACKAGES)),
         "claims_privacy": True,
+        "run": secrets.token_hex(8),
     }
 
 

@@ -2,27 +2,50 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from lowkey.errors import InvalidInput
-from lowkey.federation.records import ClientState, Reply, Request
+from lowkey.errors import InvalidInput, ProtocolViolation
+from lowkey.federation.records import (
+    Adverts,
+    ClientState,
+    Confirmations,
+    FromMember,
+    Invite,
+    MemberState,
+    Reply,
+    Request,
+    Survivors,
+    ToMember,
+)
 from lowkey.federation.schemes import Scheme
-from lowkey.privacy import ClientLevelPrivacy, Measurement, Noised, Open
-from lowkey.protocols import Operator, Trainer
+from lowkey.privacy import ClientLevelPrivacy, Measurement, Noised, NoPrivacy, flip_coin
+from lowkey.protocols import Keys, LocalUpdate, Operator, Trainer
 from lowkey.rng import BitSource, OSSecrets, Secrets, generator
+from lowkey.secagg import Delivery, advertise, confirm, mask, reveal, share
 from lowkey.timing import StageClock
 from lowkey.types import FloatArray
 
 
 @dataclass(frozen=True, kw_only=True)
 class Client:
-    """What a client is made of: the agreed scheme, its way to learn, its secrets."""
+    """What a client is made of: the agreed scheme, its way to learn, its secrets.
+
+    Parameters
+    ----------
+    scheme : what this client has agreed to; a server with other terms meets a refusal.
+    trainer : its way to learn.
+    secrets : source of noise, coins and keys.
+    keys : who is enrolled, and this client's own signing key; needed for secure aggregation.
+    clock : gets the seconds of each stage.
+    """
 
     scheme: Scheme
     trainer: Trainer
     secrets: Secrets = field(default_factory=OSSecrets)
+    keys: Keys | None = None
     clock: StageClock = field(default_factory=StageClock)
 
     def handle(self, state: ClientState, request: Request) -> tuple[ClientState, Reply]:
@@ -30,42 +53,104 @@ class Client:
 
         Guarantees
         ----------
-        In a private scheme a reply is a clipped vector plus a fresh share of noise, of the same length and weight for
-        every member. A client that cannot contribute (no data, a diverging update) sends noise on zeros: staying away
-        would tell something about its data. Any other exception is a defect and is raised. A state that has answered
-        a round refuses to answer it again.
+        In a private scheme a vector leaves only clipped, with a fresh share of noise and, under secure aggregation,
+        masked; of the same length and weight for every member. A client that cannot contribute (no data, a diverging
+        update), or that has reached its limit of contributions, sends noise on zeros: staying away would tell
+        something about its data. Any other exception is a defect and is raised. A client contributes to an attempt at
+        a round once.
         """
-        if request.round <= state.last_round:
+        if request.message is not None and not isinstance(request.message, Delivery):
+            with self.clock.stage("agree"):
+                return self._agree(state, request, request.message)
+        if (request.round, request.attempt) <= state.answered:
             raise InvalidInput(f"round {request.round} was answered already; a second answer would spend privacy again")
+        after = replace(
+            state,
+            answered=(request.round, request.attempt),
+            contributions=state.contributions + (request.weights is not None),
+        )
         operator = self.scheme.codec.operator(self.trainer.num_coordinates, request.round)
-        source = self.secrets.source("noise", request.round, state.client)
-        protected, weight = self._contribution(state, request, operator, source)
-        reply = Reply(round=request.round, vector=_weighted(protected.value, weight), weight=weight)
-        return replace(state, last_round=request.round), reply
+        privacy = self.scheme.privacy
+        if isinstance(privacy, NoPrivacy):
+            return after, self._open(privacy, state, request, operator)
+        noised = self._noised(privacy, state, request, operator)
+        if request.message is None:
+            if self.scheme.aggregation == "masked":
+                raise InvalidInput("the server asks for an unmasked vector, which this client does not give")
+            return after, Reply(round=request.round, attempt=request.attempt, vector=noised.value)
+        with self.clock.stage("mask"):
+            member, masked = mask(_member(state, request), request.message, noised.value)
+        return replace(after, member=member), Reply(round=request.round, attempt=request.attempt, vector=masked)
 
-    def _contribution(
-        self, state: ClientState, request: Request, operator: Operator, source: BitSource
-    ) -> tuple[Noised | Open, float]:
-        scheme, clock = self.scheme, self.clock
-        privacy, shares = scheme.privacy, request.shares
-        if isinstance(privacy, ClientLevelPrivacy) and request.weights is None:
-            with clock.stage("protect"):
-                return privacy.noise_only(operator.num_measurements, shares=shares, source=source), 1.0
+    def _agree(self, state: ClientState, request: Request, message: ToMember) -> tuple[ClientState, Reply]:
+        """A step of the secure aggregation that carries no vector."""
+        if self.keys is None:
+            raise InvalidInput("secure aggregation needs the keys of the enrolled clients; give them to the client")
+        identity, source = self.keys.identity(state.client), self.secrets.source(
+            "keys", type(message).__name__, request.round, request.attempt, state.client
+        )  # fmt: skip
+        member: MemberState | None
+        reply: FromMember
+        match message:
+            case Invite():
+                session = self.scheme.session(
+                    message.run, request.round, request.attempt, message.roster, self.trainer.num_coordinates
+                )
+                member, reply = advertise(session, identity, source)
+            case Adverts():
+                member, reply = share(_member(state, request), message.adverts, self.keys.directory, source)
+            case Survivors():
+                member, reply = confirm(_member(state, request), message.survivors, identity)
+            case Confirmations():
+                _, reply = reveal(_member(state, request), message.confirmations, self.keys.directory)
+                member = None
+            case _:
+                raise InvalidInput(f"a {type(message).__name__} is no step of its own")
+        return replace(state, member=member), Reply(round=request.round, attempt=request.attempt, message=reply)
+
+    def _open(self, privacy: NoPrivacy, state: ClientState, request: Request, operator: Operator) -> Reply:
+        local, measurement = self._measure(state, request, operator)
+        with self.clock.stage("protect"):
+            vector = privacy.protect(measurement).value
+        weight = float(local.num_examples) if self.scheme.weight_by_examples else 1.0
+        return Reply(round=request.round, attempt=request.attempt, vector=_weighted(vector, weight), weight=weight)
+
+    def _noised(
+        self, privacy: ClientLevelPrivacy, state: ClientState, request: Request, operator: Operator
+    ) -> Noised:
+        if request.clip_norm is None:
+            raise InvalidInput("the request has no clip norm, which a private scheme needs")
+        source = self.secrets.source("noise", request.round, request.attempt, state.client)
+        measurement = None
+        if request.weights is not None and self._uses_data(privacy, state, source):
+            with contextlib.suppress(InvalidInput):
+                _, measurement = self._measure(state, request, operator)
+        with self.clock.stage("protect"):
+            return privacy.protect(
+                measurement, length=operator.num_measurements, clip_norm=request.clip_norm, source=source
+            )
+
+    def _uses_data(self, privacy: ClientLevelPrivacy, state: ClientState, source: BitSource) -> bool:
+        """The secret coin of this client, and its own limit."""
+        limit = privacy.max_contributions
+        return (limit is None or state.contributions < limit) and flip_coin(source, privacy.sampling.coin)
+
+    def _measure(self, state: ClientState, request: Request, operator: Operator) -> tuple[LocalUpdate, Measurement]:
         if request.weights is None:
             raise InvalidInput("the request has no model, and the scheme has no noise-only members")
-        try:
-            with clock.stage("train"):
-                rng = generator(scheme.seed, "local training", request.round, state.client)
-                local = self.trainer.train(request.weights, state.client, rng)
-            with clock.stage("compress"):
-                measurement = Measurement(operator.forward(local.update))
-            with clock.stage("protect"):
-                protected = privacy.protect(measurement, shares=shares, source=source)
-        except InvalidInput:
-            if not isinstance(privacy, ClientLevelPrivacy):
-                raise
-            return privacy.noise_only(operator.num_measurements, shares=shares, source=source), 1.0
-        return protected, float(local.num_examples) if scheme.weight_by_examples else 1.0
+        with self.clock.stage("train"):
+            rng = generator(self.scheme.seed, "local training", request.round, state.client)
+            local = self.trainer.train(request.weights, state.client, rng)
+        with self.clock.stage("compress"):
+            return local, Measurement(operator.forward(local.update))
+
+
+def _member(state: ClientState, request: Request) -> MemberState:
+    """The part of this client in the aggregation that a request belongs to."""
+    member = state.member
+    if member is None or (member.session.round, member.session.attempt) != (request.round, request.attempt):
+        raise ProtocolViolation(f"client {state.client} takes no part in attempt {request.attempt} at round {request.round}")
+    return member
 
 
 def _weighted(vector: FloatArray, weight: float) -> FloatArray:

@@ -4,56 +4,119 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from lowkey.privacy import Epsilon
+from lowkey.secagg import Advert, Confirmation, Delivery, Revealed, SealedShares
+from lowkey.secagg import ClientState as _MemberState
 from lowkey.server import ServerState
-from lowkey.types import ClientId, FloatArray
+from lowkey.types import ClientId, FloatArray, Words
+
+
+@dataclass(frozen=True, kw_only=True)
+class Invite:
+    """Asks a client to open a secure aggregation with the members of this roster."""
+
+    run: str
+    roster: tuple[ClientId, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adverts:
+    """The keys of all members that answered."""
+
+    adverts: tuple[Advert, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Survivors:
+    """Whose vectors are in the sum."""
+
+    survivors: tuple[ClientId, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Confirmations:
+    """Signatures of members under the same list of survivors."""
+
+    confirmations: tuple[Confirmation, ...]
+
+
+ToMember: TypeAlias = Invite | Adverts | Delivery | Survivors | Confirmations
+MemberState: TypeAlias = _MemberState
+FromMember: TypeAlias = Advert | SealedShares | Confirmation | Revealed
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """Asks one client to take part in a round.
+    """Asks one client to take part in a round, or in one step of its secure aggregation.
 
     Attributes
     ----------
     round : counts from 1.
-    shares : number of members among whom the noise is divided.
-    weights : the common model; None for members that add noise only.
+    attempt : at this round, from 0; a repeated round has fresh keys and fresh noise.
+    weights : the common model; None for members that add noise only, and for steps that do not train.
+    clip_norm : S of this round, in private schemes.
+    message : what the secure aggregation has to say to this member; None where sums are not masked.
     """
 
     round: int
-    shares: int
+    attempt: int = 0
     weights: FloatArray | None = field(default=None, repr=False)
+    clip_norm: float | None = None
+    message: ToMember | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reply:
-    """A client's answer: its vector times its weight. Weight is 1 wherever it could tell something private."""
+    """A client's answer.
+
+    Attributes
+    ----------
+    round, attempt : those of the request.
+    vector : float32 measurements times weight in open schemes; in private ones integers modulo 2^bits, noised and,
+        under secure aggregation, masked. None in steps that carry no vector.
+    weight : 1 wherever it could tell something private.
+    message : of the secure aggregation.
+    """
 
     round: int
-    vector: FloatArray = field(repr=False)
+    attempt: int = 0
+    vector: FloatArray | Words | None = field(default=None, repr=False)
     weight: float = 1.0
+    message: FromMember | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
 class ClientState:
-    """What a client remembers between requests. Serialisable; bound to one client."""
+    """What a client remembers between requests. Serialisable; bound to one client.
+
+    Attributes
+    ----------
+    client : whose it is.
+    answered : round and attempt of its last contribution; it never contributes to them again.
+    contributions : rounds in which its data may have been used.
+    member : its part in a secure aggregation that is under way. Secret; empty when the aggregation is over.
+    """
 
     client: ClientId
-    last_round: int = 0
+    answered: tuple[int, int] = (0, 0)
+    contributions: int = 0
+    member: MemberState | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunState:
     """What the server carries from round to round; with the configuration and the ledger, all that resuming needs.
 
-    Random streams are named by seed and round, so ``round`` is also the state of every generator.
+    Random streams are named by seed and round, so ``round`` is also the state of every generator. ``clip_norm`` is S of
+    the next round where it is not the configured one.
     """
 
     round: int
     weights: FloatArray = field(repr=False)
     server: ServerState = field(repr=False)
+    clip_norm: float | None = None
     bytes_up: int = 0
     bytes_down: int = 0
 
@@ -77,11 +140,16 @@ class RoundOutcome:
 
 @dataclass(frozen=True, kw_only=True)
 class RoundRecord:
-    """One line of metrics.jsonl."""
+    """One line of metrics.jsonl.
+
+    ``epsilon`` is about people who see the released models, ``server_epsilon`` about the server and everybody else who
+    knows the rosters; None where no finite ε is true.
+    """
 
     outcome: RoundOutcome
     evaluation: Mapping[str, float]
     epsilon: Epsilon | None
+    server_epsilon: float | None
     seconds: Mapping[str, float]
 
     @property
@@ -96,6 +164,7 @@ class RoundRecord:
             "epsilon_paper": spent.paper if spent else None,
             "epsilon_rdp": spent.rdp if spent else None,
             "epsilon_pld": spent.pld if spent else None,
+            "epsilon_server": self.server_epsilon,
             "bytes_up_per_client": outcome.bytes_up_per_client,
             "bytes_down_per_client": outcome.bytes_down_per_client,
             "bytes_up_total": outcome.state.bytes_up,

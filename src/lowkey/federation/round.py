@@ -6,85 +6,76 @@ processes, a network) carries them. It never touches a client's data, and in a p
 
 from __future__ import annotations
 
-import math
-import statistics
-from collections.abc import Generator, Iterable, Mapping
-from typing import TypeAlias
+from collections.abc import Generator
+from types import MappingProxyType
 
 import numpy as np
 
 from lowkey import checks
-from lowkey.errors import ClientFailed, InvalidInput, RoundFailed
-from lowkey.federation.records import Reply, Request, RoundOutcome, RunState
+from lowkey.federation.records import RoundOutcome, RunState
 from lowkey.federation.schemes import Scheme
-from lowkey.privacy import Cohort, Ledger
+from lowkey.federation.sums import Replies, Requests, open_mean, private_mean
+from lowkey.privacy import ClientLevelPrivacy, Ledger
 from lowkey.protocols import Ask
 from lowkey.rng import PublicStream, Secrets
+from lowkey.secagg import Directory
 from lowkey.timing import StageClock
-from lowkey.types import ClientId, FloatArray
-
-Requests: TypeAlias = Mapping[ClientId, Request]
-Replies: TypeAlias = Iterable[tuple[ClientId, Reply]]
+from lowkey.types import FloatArray
 
 
 def round_flow(
-    scheme: Scheme, state: RunState, *, secrets: Secrets, ledger: Ledger, clock: StageClock
+    scheme: Scheme,
+    state: RunState,
+    *,
+    attempt: int = 0,
+    secrets: Secrets,
+    ledger: Ledger,
+    clock: StageClock,
+    directory: Directory = MappingProxyType({}),  # noqa: B008
 ) -> Generator[Requests, Replies, RoundOutcome]:
     """Play the round after ``state``.
 
-    Guarantees
+    Parameters
     ----------
-    What a private round costs is durable in the ledger before any client is asked. If a member of its cohort does not
-    answer, the noise of the sum falls short, so the round fails and nothing is released.
+    scheme, state : the way to learn, and how far it has come.
+    attempt : at this round, from 0; every attempt has its own cohort, keys and noise.
+    secrets : draw cohorts of private schemes.
+    ledger : told what a private round costs, before its sum can be known.
+    clock : gets the seconds of each stage.
+    directory : verify keys of the enrolled clients; needed under secure aggregation.
     """
-    number = state.round + 1
+    number, privacy = state.round + 1, scheme.privacy
     operator = scheme.codec.operator(state.weights.size, number)
 
     # 1. Who takes part: secretly where amplification is claimed, reproducibly where nothing is.
-    draws = secrets.source("cohort", number) if scheme.private else PublicStream(scheme.seed, "cohort", number)
-    cohort = scheme.privacy.sampling.draw(draws)
+    draws = secrets.source("cohort", number, attempt) if scheme.private else PublicStream(scheme.seed, "cohort", number)
+    cohort = privacy.sampling.draw(draws)
 
-    # 2. The price is paid before anything can be seen.
-    if (event := scheme.privacy.event()) is not None:
-        ledger.spend(number, event)
+    # 2. Every member trains, compresses and protects; only the mean is kept.
+    if isinstance(privacy, ClientLevelPrivacy):
+        mean = yield from private_mean(
+            scheme, privacy, state, operator, cohort,
+            number=number, attempt=attempt, ledger=ledger, directory=directory, clock=clock,
+        )  # fmt: skip
+    else:
+        mean = yield from open_mean(number, state, operator, cohort, clock)
 
-    # 3. Every member trains, compresses and protects; only the sum is kept.
-    asked = {c: Request(round=number, shares=cohort.size, weights=state.weights) for c in cohort.contributors}
-    asked |= {c: Request(round=number, shares=cohort.size) for c in cohort.noise_only}
-    replies = yield asked
-    total, weight, norms = np.zeros(operator.num_measurements, np.float32), 0.0, []
-    missing = set(asked)
-    for client, reply in replies:
-        if client not in missing:
-            raise ClientFailed(client, "reply", "it was not asked, or has answered already")
-        missing.remove(client)
-        _check(client, reply, number, total.size)
-        with clock.stage("sum"):
-            total += reply.vector
-            weight += reply.weight
-            if not scheme.private:  # openly sent vectors may be looked at: their typical norm helps to choose a bound
-                norms.append(float(np.linalg.norm(reply.vector)) / reply.weight)
-    _require_everyone(scheme, cohort, len(missing))
-
-    # 4. One division, by a public number in private schemes.
-    total /= np.float32(scheme.privacy.sampling.expected_size if scheme.private else weight)
-
-    # 5. Momentum, error feedback, recovery: pure post-processing of the mean.
+    # 3. Momentum, error feedback, recovery: pure post-processing of the mean.
     with clock.stage("decode"):
-        step = scheme.server.step(state.server, total, operator, scheme.decoder, scheme.privacy.noise_of_mean)
+        step = scheme.server.step(state.server, mean.value, operator, scheme.decoder, mean.noise)
     update = step.decoded.update
     update_norm = checks.finite_norm("the decoded update", update)
     weights = np.add(update, state.weights, out=update)  # the update's memory becomes the new model
 
-    up, down = 4 * operator.num_measurements, 4 * weights.size
-    members = cohort.size if not scheme.private else scheme.privacy.sampling.expected_size  # the true size is secret
+    up, down = scheme.vector_bytes(operator), 4 * weights.size
     return RoundOutcome(
         state=RunState(
             round=number,
             weights=weights,
             server=step.state,
-            bytes_up=state.bytes_up + round(up * members),
-            bytes_down=state.bytes_down + round(down * members),
+            clip_norm=mean.clip_norm,
+            bytes_up=state.bytes_up + up * cohort.size,
+            bytes_down=state.bytes_down + round(down * privacy.sampling.expected_size),  # the true number is secret
         ),
         bytes_up_per_client=up,
         bytes_down_per_client=down,
@@ -95,7 +86,7 @@ def round_flow(
         iterations=step.decoded.iterations,
         stopped=step.decoded.stopped,
         regularisation=step.decoded.regularisation,
-        median_norm=statistics.median(norms) if norms else None,
+        median_norm=mean.median_norm,
     )
 
 
@@ -114,26 +105,3 @@ def initial_state(scheme: Scheme, weights: FloatArray) -> RunState:
     """The state before round 1."""
     operator = scheme.codec.operator(weights.size, 1)
     return RunState(round=0, weights=weights, server=scheme.server.init(operator))
-
-
-def _check(client: ClientId, reply: Reply, number: int, length: int) -> None:
-    try:
-        checks.vector_of("its vector", reply.vector, length)
-    except InvalidInput as error:
-        raise ClientFailed(client, "reply", str(error)) from error
-    if reply.round != number:
-        raise ClientFailed(client, "reply", f"it answers round {reply.round} instead of {number}")
-    if not (reply.weight > 0 and math.isfinite(reply.weight)):
-        raise ClientFailed(client, "reply", f"its weight is {reply.weight}; it must be above 0")
-
-
-def _require_everyone(scheme: Scheme, cohort: Cohort, missing: int) -> None:
-    if missing == 0:
-        return
-    if scheme.private:
-        raise RoundFailed(
-            f"{missing} of the cohort did not answer, so the sum carries less noise than promised; it was not "
-            "released. Run the round again: the attempt stays in the ledger"
-        )
-    if missing == cohort.size:
-        raise RoundFailed("no client of the cohort answered; check the clients and run the round again")

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from lowkey import checks
-from lowkey.errors import BudgetExhausted
-from lowkey.federation.records import RoundRecord, RunState
+from lowkey.errors import BudgetExhausted, RoundFailed
+from lowkey.federation.records import RoundOutcome, RoundRecord, RunState
 from lowkey.federation.round import drive, round_flow
 from lowkey.federation.schemes import Scheme
-from lowkey.privacy import ClientLevelPrivacy, Epsilon, Ledger, claimed_epsilon, epsilon
+from lowkey.privacy import ClientLevelPrivacy, Epsilon, Ledger, claimed_epsilon, epsilon, server_view
 from lowkey.protocols import Ask, Evaluator, Observer
 from lowkey.rng import OSSecrets, Secrets
+from lowkey.secagg import Directory
 from lowkey.timing import StageClock
+
+_log = logging.getLogger(__name__)
 
 StoppedBy = Literal["rounds", "privacy target"]
 
@@ -29,15 +33,18 @@ class Schedule:
     rounds : last round.
     target_epsilon : do not start a round after which the claimed ε (PLD) would pass this; None for no limit.
     evaluate_every : rounds between evaluations; the last round is always evaluated.
+    attempts : how often a round that failed (too few survivors) is tried before the run stops.
     """
 
     rounds: int
     target_epsilon: float | None = None
     evaluate_every: int = 1
+    attempts: int = 3
 
     def __post_init__(self) -> None:
         checks.at_least("federation.rounds", self.rounds, 1)
         checks.at_least("evaluation.every", self.evaluate_every, 1)
+        checks.at_least("federation.attempts", self.attempts, 1)
         if self.target_epsilon is not None:
             checks.positive("privacy.target_epsilon", self.target_epsilon)
 
@@ -49,9 +56,10 @@ class Federation:
     scheme: Scheme
     ask: Ask
     evaluate: Evaluator
-    ledger: Ledger = field(default_factory=Ledger)
+    ledger: Ledger = field(default_factory=lambda: Ledger(None, run="in memory"))
     secrets: Secrets = field(default_factory=OSSecrets)
     clock: StageClock = field(default_factory=StageClock)
+    directory: Directory = field(default_factory=dict, repr=False)
 
     def run(
         self,
@@ -81,8 +89,7 @@ class Federation:
 
     def _play(self, state: RunState, schedule: Schedule) -> tuple[RunState, RoundRecord]:
         started = time.perf_counter()
-        flow = round_flow(self.scheme, state, secrets=self.secrets, ledger=self.ledger, clock=self.clock)
-        outcome = drive(flow, self.ask)
+        outcome = self._try(state, schedule)
         with self.clock.stage("account"):
             spent = self.epsilon()
             last = outcome.state.round == schedule.rounds or self._next_round_passes(schedule.target_epsilon)
@@ -91,7 +98,30 @@ class Federation:
             with self.clock.stage("evaluate"):
                 evaluation = self.evaluate(outcome.state.weights)
         seconds = self.clock.take() | {"round": time.perf_counter() - started}
-        return outcome.state, RoundRecord(outcome=outcome, evaluation=evaluation, epsilon=spent, seconds=seconds)
+        record = RoundRecord(
+            outcome=outcome,
+            evaluation=evaluation,
+            epsilon=spent,
+            server_epsilon=self.server_epsilon() if spent else None,
+            seconds=seconds,
+        )
+        return outcome.state, record
+
+    def _try(self, state: RunState, schedule: Schedule) -> RoundOutcome:
+        """Play one round; after a failure with a new cohort, new keys and new noise, as often as the schedule says."""
+        first = self.ledger.next_attempt(state.round + 1)
+        for attempt in range(first, first + schedule.attempts):
+            flow = round_flow(
+                self.scheme, state, attempt=attempt, secrets=self.secrets, ledger=self.ledger, clock=self.clock,
+                directory=self.directory,
+            )  # fmt: skip
+            try:
+                return drive(flow, self.ask)
+            except RoundFailed as error:
+                if attempt == first + schedule.attempts - 1 or self._next_round_passes(schedule.target_epsilon):
+                    raise
+                _log.warning("round %d, attempt %d failed: %s", state.round + 1, attempt, error)
+        raise AssertionError("unreachable: the last attempt returns or raises")
 
     def epsilon(self) -> Epsilon | None:
         """What has been spent so far; None where no finite ε is true (no privacy, no noise, replayed secrets)."""
@@ -99,6 +129,18 @@ class Federation:
         if not isinstance(privacy, ClientLevelPrivacy) or privacy.event() is None or not self.secrets.claims_privacy:
             return None
         return epsilon(self.ledger.events, privacy.delta)
+
+    def server_epsilon(self) -> float | None:
+        """What the server, or anybody else who knows the rosters, may have learned of a client that was always asked.
+
+        A client that keeps to its limit of contributions is asked no more often than that in this run.
+        """
+        privacy = self.scheme.privacy
+        if not isinstance(privacy, ClientLevelPrivacy) or privacy.event() is None:
+            return None
+        own = self.ledger.events_of(self.ledger.run)
+        others = [entry.event for entry in self.ledger.entries if entry.spent and entry.run != self.ledger.run]
+        return server_view([*others, *own[: privacy.max_contributions]], privacy.delta)
 
     def _next_round_passes(self, target: float | None) -> bool:
         privacy = self.scheme.privacy

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, get_args
 
 from lowkey.codec import LAMBDA_RULES, AdjointDecoder, Codec, CodecKind, LassoDecoder, LayeredDecoder
 from lowkey.errors import InvalidInput
-from lowkey.privacy import (
-    ClientLevelPrivacy,
-    FixedSizeSampling,
-    NoPrivacy,
-    PoissonSampling,
-    Privacy,
-    Sampling,
-    SamplingKind,
-)
-from lowkey.protocols import Decoder
+from lowkey.privacy import AdaptiveClip, ClientLevelPrivacy, NoPrivacy, Privacy, SamplingMode, make_sampling
+from lowkey.protocols import Decoder, Operator
+from lowkey.secagg import Session, session_graph
 from lowkey.server import Averaging, ErrorFeedback, ServerRule
+from lowkey.types import ClientId
 
 DecoderKind: TypeAlias = Literal["adjoint", "lasso", "layered"]
+Aggregation: TypeAlias = Literal["plain", "masked"]
 
 _CODECS: dict[str, CodecKind] = {
     "fl-std": "identity",
@@ -39,6 +36,8 @@ class Scheme:
     ----------
     name : one of SCHEMES.
     codec, decoder, server, privacy : the four parts.
+    aggregation : how private vectors are added: "masked" under secure aggregation, or "plain", which gives the same
+        bits to a server that sees every vector (simulation only).
     weight_by_examples : the mean is weighted by data size; never in private schemes, where it would break the bound.
     seed : names reproducible choices (order of local SGD; cohorts of schemes without privacy).
     """
@@ -48,12 +47,53 @@ class Scheme:
     decoder: Decoder
     server: ServerRule
     privacy: Privacy
+    aggregation: Aggregation = "plain"
     weight_by_examples: bool
     seed: int = 0
 
     @property
     def private(self) -> bool:
         return self.privacy.private
+
+    def wire_length(self, operator: Operator) -> int:
+        """Numbers in one client's vector."""
+        measurements, privacy = operator.num_measurements, self.privacy
+        return privacy.encoding(measurements).wire_length if isinstance(privacy, ClientLevelPrivacy) else measurements
+
+    def vector_bytes(self, operator: Operator) -> int:
+        """Bytes of one client's vector on the wire."""
+        bits = self.privacy.bits if isinstance(self.privacy, ClientLevelPrivacy) else 32
+        return math.ceil(self.wire_length(operator) * bits / 8)
+
+    def session(
+        self, run: str, number: int, attempt: int, roster: tuple[ClientId, ...], num_coordinates: int
+    ) -> Session:
+        """The secure aggregation of one attempt at a round, as everybody who agreed to this scheme sets it up."""
+        privacy = self.privacy
+        if not isinstance(privacy, ClientLevelPrivacy):
+            raise InvalidInput(f"{self.name} sends vectors openly; only private schemes are aggregated securely")
+        members, (survivors, honest) = privacy.sampling.roster_size, privacy.shares
+        neighbours, shares_needed = session_graph(members, survivors, survivors - honest)
+        operator = self.codec.operator(num_coordinates, number)
+        return Session(
+            run=run,
+            round=number,
+            attempt=attempt,
+            roster=roster,
+            members=members,
+            survivors=survivors,
+            colluders=survivors - honest,
+            neighbours=neighbours,
+            shares_needed=shares_needed,
+            bits=privacy.bits,
+            length=self.wire_length(operator),
+            terms=self.terms(num_coordinates),
+        )
+
+    def terms(self, num_coordinates: int) -> bytes:
+        """Digest of everything that clients and server must agree on."""
+        agreed = (self.name, num_coordinates, self.codec, self.privacy, self.seed)
+        return hashlib.sha256(repr(agreed).encode()).digest()
 
     def for_layers(self, layers: Sequence[int]) -> Scheme:
         """The same scheme for a model whose parameter tensors have these sizes, in their natural order.
@@ -83,7 +123,15 @@ def make_scheme(
     clip_norm: float | None = None,
     noise_multiplier: float | None = None,
     delta: float = 1e-5,
-    sampling: SamplingKind | None = None,
+    sampling: SamplingMode | None = None,
+    roster: int | None = None,
+    bits: int | None = None,
+    signs: bool | None = None,
+    dropouts: float = 0.1,
+    colluders: float = 0.1,
+    adaptive_clip: bool = False,
+    max_contributions: int | None = None,
+    aggregation: Aggregation = "plain",
     seed: int = 0,
 ) -> Scheme:
     """Compose one of the eight schemes.
@@ -100,14 +148,53 @@ def make_scheme(
     tolerance, max_iterations : relative duality gap at which the decoder is content, and when it gives up.
     server_rate, momentum : of the server; 0.35 and 0.9 by default for "fl-cs", 1 and 0 for the others.
     clip_norm, noise_multiplier, delta : of private schemes; the first two have no default.
-    sampling : "poisson" (default of private schemes) or "fixed" (default of the others).
+    sampling : of private schemes: "all" (default when the cohort is everyone), "poisson_padded" (default otherwise),
+        "secret_poisson" or "fixed"; the others draw cohorts of a fixed size.
+    roster : expected number of clients that flip a secret coin in "secret_poisson"; everyone by default.
+    bits : of the integers that private clients send: 16, 20 (default) or 24 (default when nothing is compressed).
+    signs : of "fl-cs": change public random signs before the DCT; by default only with 16 bits.
+    dropouts, colluders : shares of a roster that a private round tolerates; noise is scaled up for them.
+    adaptive_clip : let ``clip_norm`` follow the median norm of updates, privately.
+    max_contributions : rounds in which one client's data may be used; None for no limit.
+    aggregation : "masked" runs the whole secure aggregation, "plain" adds the same integers openly (simulation).
     seed : names the public shuffle and subsets, cohorts of schemes without privacy, and the order of local SGD.
     """
     if name not in SCHEMES:
         raise InvalidInput(f"scheme is {name!r}; it must be one of {', '.join(SCHEMES)}")
+    if not name.endswith("-dp") and sampling not in (None, "fixed"):
+        raise InvalidInput(f"sampling is {sampling!r}; {name}, without privacy, draws cohorts of a fixed size")
     family = name.removesuffix("-dp")
     private, compressed_sensing = name.endswith("-dp"), family == "fl-cs"
-    codec = Codec(kind=_CODECS[family], ratio=ratio, chunks=chunks, public_seed=seed)
+    bits = bits or (20 if ratio < 1 else 24)
+    privacy: Privacy
+    if not private:
+        if clip_norm is not None or noise_multiplier is not None:
+            raise InvalidInput(f"{name} gives no privacy; leave out clip_norm and noise_multiplier, or use {name}-dp")
+        privacy = NoPrivacy(sampling=make_sampling("fixed", population=num_clients, cohort=cohort))
+    elif clip_norm is None or noise_multiplier is None:
+        raise InvalidInput(
+            f"{name} needs privacy.clip_norm and privacy.noise_multiplier; 'lowkey privacy calibrate' finds the noise "
+            "for a target ε"
+        )
+    else:
+        privacy = ClientLevelPrivacy(
+            sampling=make_sampling(sampling, population=num_clients, cohort=cohort, roster=roster),
+            clip_norm=clip_norm,
+            noise_multiplier=noise_multiplier,
+            delta=delta,
+            bits=bits,
+            dropouts=dropouts,
+            colluders=colluders,
+            adaptive=AdaptiveClip(count_std=cohort / 20) if adaptive_clip else None,
+            max_contributions=max_contributions,
+        )
+    codec = Codec(
+        kind=_CODECS[family],
+        ratio=ratio,
+        chunks=chunks,
+        signs=compressed_sensing and (private and bits <= 16 if signs is None else signs),
+        public_seed=seed,
+    )
     return Scheme(
         name=name,
         codec=codec,
@@ -126,7 +213,8 @@ def make_scheme(
                 changing_operator=codec.changes_each_round,
             )
         ),
-        privacy=_privacy(name, private, num_clients, cohort, clip_norm, noise_multiplier, delta, sampling),
+        privacy=privacy,
+        aggregation=aggregation,
         weight_by_examples=not private and not compressed_sensing,
         seed=seed,
     )  # fmt: skip
@@ -148,32 +236,3 @@ def _decoder(
     return LassoDecoder(
         rule=LAMBDA_RULES[rule](factor), solver=solver, tolerance=tolerance, max_iterations=max_iterations
     )
-
-
-def _privacy(
-    name: str,
-    private: bool,
-    num_clients: int,
-    cohort: int,
-    clip_norm: float | None,
-    noise_multiplier: float | None,
-    delta: float,
-    sampling: SamplingKind | None,
-) -> Privacy:
-    fixed = FixedSizeSampling(population=num_clients, size=cohort)  # checks cohort and population for both kinds
-    if sampling not in (None, *get_args(SamplingKind)):
-        raise InvalidInput(f"privacy.sampling is {sampling!r}; it must be one of {', '.join(get_args(SamplingKind))}")
-    kind = sampling or ("poisson" if private else "fixed")
-    sampler: Sampling = (
-        fixed if kind == "fixed" else PoissonSampling(population=num_clients, probability=cohort / num_clients)
-    )
-    if not private:
-        if clip_norm is not None or noise_multiplier is not None:
-            raise InvalidInput(f"{name} gives no privacy; leave out clip_norm and noise_multiplier, or use {name}-dp")
-        return NoPrivacy(sampling=sampler)
-    if clip_norm is None or noise_multiplier is None:
-        raise InvalidInput(
-            f"{name} needs privacy.clip_norm and privacy.noise_multiplier; 'lowkey privacy calibrate' finds the noise "
-            "for a target ε"
-        )
-    return ClientLevelPrivacy(sampling=sampler, clip_norm=clip_norm, noise_multiplier=noise_multiplier, delta=delta)

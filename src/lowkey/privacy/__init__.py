@@ -1,17 +1,31 @@
-"""Client-level differential privacy: sampling, clipping, noise, accounting and the ledger."""
+"""Client-level differential privacy: sampling, integers, noise, accounting and the ledger."""
 
-from lowkey.privacy.accounting import Epsilon, Event, affordable_rounds, calibrate_noise, claimed_epsilon, epsilon
-from lowkey.privacy.clipping import clip
+from lowkey.privacy.accounting import Epsilon, claimed_epsilon, epsilon, require_small_delta
+from lowkey.privacy.adaptive import AdaptiveClip
+from lowkey.privacy.calibration import affordable_rounds, calibrate_noise
+from lowkey.privacy.encoding import Encoding
+from lowkey.privacy.events import Event
 from lowkey.privacy.ledger import Entry, Ledger
 from lowkey.privacy.mechanism import ClientLevelPrivacy, NoPrivacy, Privacy
-from lowkey.privacy.noise import add_noise_share
 from lowkey.privacy.records import Bounded, Measurement, Noised, Open
-from lowkey.privacy.sampling import Cohort, FixedSizeSampling, PoissonSampling, Sampling, SamplingKind
+from lowkey.privacy.sampling import (
+    Cohort,
+    FixedSizeSampling,
+    PoissonSampling,
+    Sampling,
+    SamplingMode,
+    flip_coin,
+    make_sampling,
+)
+from lowkey.privacy.shares import NoiseShares, effective_noise, noise_shares
+from lowkey.privacy.views import group_epsilon, likely_participations, search_epsilon, server_epsilon, server_view
 
 __all__ = [
+    "AdaptiveClip",
     "Bounded",
     "ClientLevelPrivacy",
     "Cohort",
+    "Encoding",
     "Entry",
     "Epsilon",
     "Event",
@@ -19,16 +33,25 @@ __all__ = [
     "Ledger",
     "Measurement",
     "NoPrivacy",
+    "NoiseShares",
     "Noised",
     "Open",
     "PoissonSampling",
     "Privacy",
     "Sampling",
-    "SamplingKind",
-    "add_noise_share",
+    "SamplingMode",
     "affordable_rounds",
     "calibrate_noise",
     "claimed_epsilon",
-    "clip",
+    "effective_noise",
     "epsilon",
+    "flip_coin",
+    "group_epsilon",
+    "likely_participations",
+    "make_sampling",
+    "noise_shares",
+    "require_small_delta",
+    "search_epsilon",
+    "server_epsilon",
+    "server_view",
 ]

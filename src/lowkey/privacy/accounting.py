@@ -7,8 +7,7 @@ be stored. Three figures are given, in decreasing order:
 * ``rdp`` – the same mechanism with fractional orders and the improved conversion;
 * ``pld`` – privacy loss distributions, rounded to the pessimistic side. **This is the figure we claim.**
 
-Poisson sampling is accounted for adding, removing or zeroing one client (sensitivity S); sampling of a fixed size for
-replacing one (sensitivity 2S), because there a drawn client displaces another.
+They are for people who see the released models and not who took part; :mod:`lowkey.privacy.views` has the others.
 """
 
 from __future__ import annotations
@@ -16,71 +15,36 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import dp_accounting
 import numpy as np
-import scipy.optimize
 from dp_accounting import NeighboringRelation
-from dp_accounting.pld import pld_pmf, privacy_loss_distribution
+from dp_accounting.pld import privacy_loss_distribution
 from dp_accounting.rdp import RdpAccountant, compute_epsilon
 from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
 from numpy.typing import NDArray
-from scipy.special import log_ndtr
 
 from lowkey import checks
 from lowkey.errors import InvalidInput
-from lowkey.privacy.sampling import SamplingKind
+from lowkey.privacy.distributions import INTERVAL, cut_probability, gaussian_epsilon, round_pld
+from lowkey.privacy.events import Event
 from lowkey.rounding import round_up
 
 _INTEGER_ORDERS = tuple(float(order) for order in range(2, 65))
 _FINE_ORDERS = tuple(float(order) for order in DEFAULT_RDP_ORDERS)
-_PLD_INTERVAL = 1e-4
-
-
-@dataclass(frozen=True, kw_only=True)
-class Event:
-    """Rounds of one kind: ``count`` releases of a noisy sum over a random cohort.
-
-    Parameters
-    ----------
-    kind : "poisson" or "fixed", the sampling that was really done.
-    noise_multiplier : z > 0.
-    sampling_probability : chance of a client to contribute, in (0, 1].
-    population : number of clients; needed for "fixed".
-    count : how many rounds.
-    """
-
-    kind: SamplingKind = "poisson"
-    noise_multiplier: float
-    sampling_probability: float
-    population: int | None = None
-    count: int = 1
-
-    def __post_init__(self) -> None:
-        if self.kind not in ("poisson", "fixed"):
-            raise InvalidInput(f"event kind is {self.kind!r}; it must be 'poisson' or 'fixed'")
-        checks.positive("noise multiplier", self.noise_multiplier)
-        checks.fraction("sampling probability", self.sampling_probability)
-        checks.at_least("rounds", self.count, 1)
-        if self.kind == "fixed" and self.population is None:
-            raise InvalidInput("accounting for cohorts of a fixed size needs the number of clients")
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 Counted: TypeAlias = tuple[tuple[Event, int], ...]
 
 
 @dataclass(frozen=True)
 class Epsilon:
-    """ε at one δ by each accountant; ``paper`` is None where the published formula is not true of the sampling."""
+    """ε at one δ by each accountant; ``paper`` and ``rdp`` are None where they have no figure for the sampling."""
 
     paper: float | None
-    rdp: float
+    rdp: float | None
     pld: float
 
     @property
@@ -100,9 +64,9 @@ def epsilon(events: Iterable[Event], delta: float) -> Epsilon:
     counted = _count(events, delta)
     if not counted:
         return Epsilon(paper=0.0, rdp=0.0, pld=0.0)
-    poisson = counted[0][0].kind == "poisson"
+    published = all(event.kind == "poisson" and event.adjacency == "zero-out" for event, _ in counted)
     return Epsilon(
-        paper=_classic(counted, delta) if poisson else None,
+        paper=_classic(counted, delta) if published else None,
         rdp=_improved(counted, delta),
         pld=_pld(counted, delta),
     )
@@ -114,6 +78,16 @@ def claimed_epsilon(events: Iterable[Event], delta: float) -> float:
     return _pld(counted, delta) if counted else 0.0
 
 
+def require_small_delta(delta: float, population: int, *, allow_large: bool = False) -> None:
+    """Refuse a δ that would call it private to publish one of ``population`` clients at random."""
+    checks.fraction("privacy.delta", delta, include_one=False)
+    if delta >= 1 / population and not allow_large:
+        raise InvalidInput(
+            f"privacy.delta is {delta:g}; with {population} clients it must be below {1 / population:g}, or publishing "
+            "one client at random would count as private"
+        )
+
+
 def _count(events: Iterable[Event], delta: float) -> Counted:
     """Distinct events with their number, in a fixed order."""
     checks.fraction("delta", delta, include_one=False)
@@ -121,15 +95,16 @@ def _count(events: Iterable[Event], delta: float) -> Counted:
     for event in events:
         key = replace(event, count=1)
         merged[key] = merged.get(key, 0) + event.count
-    if len({event.kind for event in merged}) > 1:
+    if len({event.adjacency for event in merged}) > 1:
         raise InvalidInput(
-            "cannot add up rounds with Poisson and with fixed-size cohorts: their ε are about different neighbours; "
-            "keep one kind of sampling for one population"
+            "cannot add up rounds accounted for zeroing and for replacing one client: their ε are about different "
+            "neighbours; keep one adjacency for one population"
         )
     return tuple(sorted(merged.items(), key=str))
 
 
 def _total_rdp(counted: Counted, orders: tuple[float, ...]) -> NDArray[np.float64]:
+    """RDP of all rounds at each order; of Poisson sampling as if no candidate were ever cut."""
     total = np.zeros(len(orders))
     for event, count in counted:
         total += count * _rdp(event, orders)
@@ -142,9 +117,15 @@ def _classic(counted: Counted, delta: float) -> float:
     return float(np.min(_total_rdp(counted, _INTEGER_ORDERS) - math.log(delta) / (orders - 1)))
 
 
-def _improved(counted: Counted, delta: float) -> float:
-    orders = _FINE_ORDERS if counted[0][0].kind == "poisson" else _INTEGER_ORDERS
-    return float(compute_epsilon(orders, _total_rdp(counted, orders), delta)[0])
+def _improved(counted: Counted, delta: float) -> float | None:
+    if any(event.kind == "poisson" and event.adjacency == "replace-one" for event, _ in counted):
+        return None  # dp-accounting takes S for the sensitivity here, and it is 2S
+    remaining = delta - sum(count * cut_probability(event) for event, count in counted)
+    if remaining <= 0.0:
+        return None
+    fixed = any(event.kind == "fixed" for event, _ in counted)
+    orders = _INTEGER_ORDERS if fixed else _FINE_ORDERS
+    return float(compute_epsilon(orders, _total_rdp(counted, orders), remaining)[0])
 
 
 @lru_cache(maxsize=64)
@@ -159,7 +140,7 @@ def _rdp(event: Event, orders: tuple[float, ...]) -> NDArray[np.float64]:
         # This accountant takes S for the sensitivity of replacing one client; it is 2S, hence half the multiplier
         # (google/differential-privacy, issue 378).
         assert event.population is not None
-        size = round(event.sampling_probability * event.population)
+        size = event.roster or round(event.sampling_probability * event.population)
         accountant = RdpAccountant(orders, NeighboringRelation.REPLACE_ONE)
         gaussian = dp_accounting.GaussianDpEvent(event.noise_multiplier / 2)
         accountant.compose(dp_accounting.SampledWithoutReplacementDpEvent(event.population, size, gaussian))
@@ -168,105 +149,17 @@ def _rdp(event: Event, orders: tuple[float, ...]) -> NDArray[np.float64]:
 
 @lru_cache(maxsize=4096)
 def _pld(counted: Counted, delta: float) -> float:
-    total = privacy_loss_distribution.identity(_PLD_INTERVAL)
-    for event, count in counted:
-        total = total.compose(_round_pld(event).self_compose(count))
-    return float(total.get_epsilon_for_delta(delta))
-
-
-@lru_cache(maxsize=64)
-def _round_pld(event: Event) -> privacy_loss_distribution.PrivacyLossDistribution:
-    if event.kind == "poisson":
-        return privacy_loss_distribution.from_gaussian_mechanism(
-            event.noise_multiplier,
-            sampling_prob=event.sampling_probability,
-            value_discretization_interval=_PLD_INTERVAL,
-        )
-    return _fixed_size_pld(event.noise_multiplier, event.sampling_probability)
-
-
-def _fixed_size_pld(noise_multiplier: float, q: float) -> privacy_loss_distribution.PrivacyLossDistribution:
-    """Replace-one PLD of a Gaussian sum over a cohort of fixed size.
-
-    The dominating profile is the larger of both directions of subsampling a Gaussian of sensitivity 2S; Zhu, Dong and
-    Wang (2022), *Optimal accounting of differential privacy via characteristic function*, Section 4.
-    """
-    mu = 2.0 / noise_multiplier
-
-    def gaussian(eps: NDArray[np.float64]) -> NDArray[np.float64]:  # hockey-stick divergence at e^eps
-        return np.exp(log_ndtr(mu / 2 - eps / mu)) - np.exp(eps + log_ndtr(-mu / 2 - eps / mu))
-
-    def subsampled(eps: NDArray[np.float64]) -> NDArray[np.float64]:
-        inner = np.expm1(eps) + q
-        amplified = q * gaussian(np.log(np.maximum(inner, 1e-300) / q))
-        return np.where(inner > 0, amplified, -np.expm1(eps))
-
-    reach = math.ceil((mu * mu / 2 + 9 * mu) / _PLD_INTERVAL)
-    steps = np.arange(-reach, reach + 1)
-    eps: NDArray[np.float64] = steps.astype(np.float64) * _PLD_INTERVAL
-    profile = np.maximum(subsampled(eps), -np.expm1(eps) + np.exp(eps) * subsampled(-eps))
-    # the tail of the profile is below 1e-18, where differences of nearly equal numbers leave only rounding
-    profile = np.minimum.accumulate(np.clip(profile, 1e-18, 1.0))
-    pmf = pld_pmf.create_pmf_pessimistic_connect_dots(_PLD_INTERVAL, steps, profile)
-    return privacy_loss_distribution.PrivacyLossDistribution(pmf)
-
-
-def calibrate_noise(
-    *,
-    target_epsilon: float,
-    delta: float,
-    sampling_probability: float,
-    rounds: int,
-    kind: SamplingKind = "poisson",
-    population: int | None = None,
-) -> float:
-    """Smallest noise multiplier, up to 4 decimals, whose PLD ε over all rounds is at most the target."""
-    checks.positive("epsilon", target_epsilon)
-
-    def spent(z: float) -> float:
-        event = Event(
-            kind=kind,
-            noise_multiplier=z,
-            sampling_probability=sampling_probability,
-            population=population,
-            count=rounds,
-        )
-        return claimed_epsilon([event], delta)
-
-    upper = 1.0
-    while spent(upper) > target_epsilon:
-        upper *= 2.0
-        if upper > 2.0**20:
-            raise InvalidInput(f"no noise multiplier up to a million reaches epsilon {target_epsilon:g}; raise it")
-    lower = upper / 2.0
-    while spent(lower) <= target_epsilon and lower > 0.1:
-        lower /= 2.0
-    if spent(lower) <= target_epsilon:
-        return lower
-    z = float(scipy.optimize.brentq(lambda z: spent(z) - target_epsilon, lower, upper, xtol=1e-5))
-    rounded = round_up(z, 4)
-    while spent(rounded) > target_epsilon:  # re-verify after rounding: err to the private side
-        rounded = round(rounded + 1e-4, 4)
-    return rounded
-
-
-def affordable_rounds(event: Event, *, target_epsilon: float, delta: float, spent: Iterable[Event] = ()) -> int:
-    """How many more rounds like ``event`` keep the PLD ε, after what was ``spent``, at or below the target."""
-    checks.positive("epsilon", target_epsilon)
-    before = tuple(spent)
-
-    def fits(rounds: int) -> bool:
-        return claimed_epsilon([*before, replace(event, count=rounds)], delta) <= target_epsilon
-
-    if not fits(1):
-        return 0
-    known = 1
-    while fits(2 * known):
-        known *= 2
-        if known > 2**20:
-            return known
-    beyond = 2 * known
-    while beyond - known > 1:
-        middle = (known + beyond) // 2
-        known, beyond = (middle, beyond) if fits(middle) else (known, middle)
-    return known
+    """Rounds without sampling compose exactly, by their μ² = (sensitivity / noise)²; the others numerically."""
+    sampled = [(event, count) for event, count in counted if event.sampling_probability < 1]
+    whole = [(event, count) for event, count in counted if event.sampling_probability == 1]
+    mu = math.sqrt(sum(count * (event.sensitivity / event.noise_multiplier) ** 2 for event, count in whole))
+    if not sampled:
+        return gaussian_epsilon(mu, delta)
+    total = privacy_loss_distribution.identity(INTERVAL)
+    if mu > 0.0:
+        total = privacy_loss_distribution.from_gaussian_mechanism(1 / mu, value_discretization_interval=INTERVAL)
+    remaining = delta
+    for event, count in sampled:
+        total = total.compose(round_pld(event).self_compose(count))
+        remaining -= count * cut_probability(event) if event.coin < 1.0 else 0.0
+    return float(total.get_epsilon_for_delta(remaining)) if remaining > 0.0 else math.inf

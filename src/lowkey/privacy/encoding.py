@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from lowkey import checks
 from lowkey.errors import InvalidInput
+from lowkey.privacy.adaptive import AdaptiveClip
 from lowkey.privacy.discrete_gaussian import add_discrete_gaussian
 from lowkey.privacy.records import Bounded, Measurement, Noised
 from lowkey.rng import BitSource
@@ -57,6 +58,7 @@ class Encoding:
     honest : κ, shares that are sure to be in a released sum and unknown to everybody, in 1 … M.
     noise_multiplier : z ≥ 0, noise of κ shares relative to the sensitivity; 0 adds none (limiting case).
     bits : of each integer on the wire: 16, 20 or 24. More bits make the grid finer.
+    adaptive : adds one coordinate in which contributors vote whether they were inside the clip norm.
 
     Guarantees
     ----------
@@ -69,6 +71,7 @@ class Encoding:
     honest: int
     noise_multiplier: float
     bits: int = 20
+    adaptive: AdaptiveClip | None = None
 
     def __post_init__(self) -> None:
         checks.at_least("length", self.length, 1)
@@ -84,8 +87,8 @@ class Encoding:
                 f"a share of noise has a standard deviation of {self.share_std:.3g} grid steps; it must be at least "
                 f"{_LEAST_STD:g}: {finer}, or send more measurements than {self.length}"
             )
-        enough = min(self.sensitivity, _SPIKE * self.norm / math.sqrt(self.length))
-        if self.largest < max(1.0, enough):
+        enough = max(1, self.vote, min(self.sensitivity, _SPIKE * self.norm / math.sqrt(self.length)))
+        if self.largest < enough:
             raise InvalidInput(
                 f"{self.bits} bits leave room for coordinates up to {self.largest} grid steps beside the noise of "
                 f"{self.members} members; {math.ceil(enough)} are needed: {finer}"
@@ -97,9 +100,24 @@ class Encoding:
         return math.sqrt(self.length) / (2 * _COARSENESS[self.bits])
 
     @property
-    def sensitivity(self) -> float:
-        """Δ, the largest norm of one member's integers."""
+    def wire_length(self) -> int:
+        """Number of integers that a member sends."""
+        return self.length if self.adaptive is None else self.length + 1
+
+    @property
+    def value_sensitivity(self) -> float:
+        """Largest norm of one member's measurements in grid steps."""
         return rounded_norm(self.norm, self.length)
+
+    @property
+    def vote(self) -> int:
+        """What a contributor adds to the coordinate of votes, or takes away; 0 without one."""
+        return 0 if self.adaptive is None else self.adaptive.vote(self.value_sensitivity, self.noise_multiplier)
+
+    @property
+    def sensitivity(self) -> float:
+        """Δ, the largest norm of one member's integers, its vote included."""
+        return math.hypot(self.value_sensitivity, self.vote)
 
     @property
     def share_std(self) -> float:
@@ -138,25 +156,27 @@ class Encoding:
         if measurement.value.shape != (self.length,):
             raise InvalidInput(f"a measurement has shape {measurement.value.shape}; it must hold {self.length} numbers")
         peak = float(np.abs(measurement.value).max())
-        if not 0 < peak < math.inf:  # NaN too
+        if not math.isfinite(peak):
             return self.zeros()
-        relative = np.divide(measurement.value, peak, dtype=np.float64)  # so that no square overflows
-        norm = math.sqrt(np.einsum("i,i->", relative, relative))
-        return self._rounded(relative, min(peak / clip_norm * self.norm, self.norm * _MARGIN / norm), source)
+        relative = np.divide(measurement.value, peak or 1.0, dtype=np.float64)  # so that no square overflows
+        norm = max(1.0, math.sqrt(np.einsum("i,i->", relative, relative)))  # below 1 for zeros alone
+        scale = min(peak / clip_norm * self.norm, self.norm * _MARGIN / norm)
+        return self._rounded(relative, scale, self.vote if peak * norm <= clip_norm else -self.vote, source)
 
-    def _rounded(self, values: NDArray[np.float64], scale: float, source: BitSource) -> Bounded:
+    def _rounded(self, values: NDArray[np.float64], scale: float, vote: int, source: BitSource) -> Bounded:
         from lowkey.privacy.kernels import round_randomly  # compiled on first use, so not before it is needed
 
-        rounded = np.empty(self.length, np.int32)
+        rounded = np.empty(self.wire_length, np.int32)
+        rounded[self.length :] = vote
         for _ in range(_ATTEMPTS):
             coins = source.bits((self.length + 1) // 2).view(np.uint32)
-            if round_randomly(values, scale, float(self.largest), coins, rounded) <= self.sensitivity**2:
+            if round_randomly(values, scale, float(self.largest), coins, rounded) <= self.value_sensitivity**2:
                 return Bounded(rounded, self.sensitivity)
         return self.zeros()
 
     def zeros(self) -> Bounded:
         """What a member without data contributes."""
-        return Bounded(np.zeros(self.length, np.int32), self.sensitivity)
+        return Bounded(np.zeros(self.wire_length, np.int32), self.sensitivity)
 
     def add_noise(self, bounded: Bounded, source: BitSource) -> Noised:
         """Add this member's share of discrete Gaussian noise, and reduce modulo 2^bits."""
@@ -165,7 +185,18 @@ class Encoding:
         return Noised(noised.view(np.uint32) & np.uint32(2**self.bits - 1))
 
     def decode(self, total: NDArray[np.uint32], clip_norm: float) -> FloatArray:
-        """The real sum that integers modulo 2^bits stand for; the upper half of them are negative."""
+        """The sum of measurements that integers modulo 2^bits stand for."""
+        return (self._centred(total)[: self.length] * self.step(clip_norm)).astype(np.float32)
+
+    def count(self, total: NDArray[np.uint32]) -> float:
+        """The noisy sum of votes of ±½; only with ``adaptive``."""
+        if self.adaptive is None:
+            raise InvalidInput("there are no votes to count; give the encoding an AdaptiveClip")
+        return float(self._centred(total)[self.length]) / (2 * self.vote)
+
+    def _centred(self, total: NDArray[np.uint32]) -> NDArray[np.int32]:
+        """Integers modulo 2^bits as those nearest to 0: the upper half of them are negative."""
+        if total.shape != (self.wire_length,):
+            raise InvalidInput(f"a sum has shape {total.shape}; it must hold {self.wire_length} integers")
         unused = 32 - self.bits
-        centred = (total << np.uint32(unused)).view(np.int32) >> unused  # the shift back extends the sign
-        return (centred * self.step(clip_norm)).astype(np.float32)
+        return (total << np.uint32(unused)).view(np.int32) >> unused  # the shift back extends the sign

@@ -1,72 +1,118 @@
-"""The record of spent privacy: append-only, on disk before anything noisy is used."""
+"""The record of privacy that a population of clients has spent, on disk before anything can become known."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
-from lowkey.durable import append_line
-from lowkey.errors import InvalidInput, LedgerError
-from lowkey.privacy.accounting import Event
+from lowkey import checks
+from lowkey.errors import LedgerError
+from lowkey.privacy.events import Event
+from lowkey.privacy.chain import Chain
+
+State: TypeAlias = Literal["INTENT", "RELEASED", "ABORTED"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One attempt at a round, and what it may have released."""
+    """One attempt at a round, what it costs, and how it ended; one that is still an intent counts as released."""
 
+    run: str
     round: int
+    attempt: int
     event: Event
+    state: State = "INTENT"
+
+    @property
+    def spent(self) -> bool:
+        return self.state != "ABORTED"
 
 
-class Ledger:
-    """Every attempt at a private round, in order.
+class Ledger(Chain):
+    """Every attempt at a private round over one population of clients, by any number of runs, whose costs add up.
+
+    An attempt is intended before a client is asked for anything that may enter a sum, then either released, or aborted
+    when its sum has not become known and no longer can. Neither clients, cohorts and roles nor times are recorded.
 
     Parameters
     ----------
-    path : JSON lines file, created when missing; None keeps the record in memory (library use without a run directory).
+    path : JSON lines file, made with the first attempt; None keeps the record in memory (library use, tests).
+    run : names the run that writes, the same when it is resumed; no other process can write meanwhile.
 
     Guarantees
     ----------
-    When ``spend`` returns, the entry is on disk. An attempt that dies later stays counted, and its repetition counts
-    again: ε is never understated, and overstated by at most one round for each crash.
+    When ``intend`` returns, the cost is on disk. An attempt that dies later stays counted, and its repetition counts
+    again: ε is never understated, and overstated by at most one round for each crash. For what a damaged file does, see
+    :class:`~lowkey.privacy.chain.Chain`.
     """
 
-    def __init__(self, path: Path | None = None) -> None:
-        self._path = path
-        self._entries: list[Entry] = _read(path) if path is not None and path.exists() else []
+    FORMAT: ClassVar[str] = "lowkey ledger 2"
+
+    def __init__(self, path: Path | None, *, run: str, read_only: bool = False) -> None:
+        self.run = run
+        self._entries: dict[tuple[str, int, int], Entry] = {}
+        super().__init__(path, read_only=read_only)
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """An existing ledger to look at, without claiming it."""
+        return cls(path, run="", read_only=True)
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        return tuple(self._entries)
+        """All attempts, in the order of their intents."""
+        return tuple(self._entries.values())
 
     @property
     def events(self) -> tuple[Event, ...]:
-        return tuple(entry.event for entry in self._entries)
+        """What the population has spent, in all runs."""
+        return tuple(entry.event for entry in self._entries.values() if entry.spent)
 
-    def spend(self, round_number: int, event: Event) -> None:
-        """Record that a round is about to be released; durable before this returns."""
-        if self._path is not None:
-            append_line(self._path, json.dumps({"round": round_number, "event": event.to_json()}))
-        self._entries.append(Entry(round_number, event))
+    def events_of(self, run: str) -> tuple[Event, ...]:
+        """What one run has spent."""
+        return tuple(entry.event for entry in self._entries.values() if entry.spent and entry.run == run)
 
+    def next_attempt(self, round_number: int) -> int:
+        """The first free number for another attempt at a round of this run, from 0."""
+        return 1 + max((a for run, r, a in self._entries if (run, r) == (self.run, round_number)), default=-1)
 
-def _read(path: Path) -> list[Entry]:
-    text = path.read_text(encoding="utf-8")
-    whole, _, torn = text.rpartition("\n")
-    if torn:
-        raise LedgerError(
-            f"{path} ends in a half-written line. If the machine crashed while writing it, its round was never asked "
-            "for: remove the line and resume. Otherwise restore the file from a copy"
-        )
-    entries = []
-    for number, line in enumerate(whole.splitlines(), 1):
-        try:
-            record = json.loads(line)
-            entries.append(Entry(int(record["round"]), Event(**record["event"])))
-        except (ValueError, KeyError, TypeError, InvalidInput) as error:
-            raise LedgerError(
-                f"{path}, line {number} cannot be read ({error}); restore the file from a copy: without it the spent "
-                "privacy is unknown and the run cannot go on"
-            ) from error
-    return entries
+    def intend(self, round_number: int, attempt: int, event: Event) -> None:
+        """Pay for an attempt; durable before this returns."""
+        checks.at_least("round", round_number, 1)
+        checks.at_least("attempt", attempt, 0)
+        self._write("INTENT", round_number, attempt, event=event.to_json())
+
+    def release(self, round_number: int, attempt: int) -> None:
+        """Note that the sum of an attempt has become known."""
+        self._write("RELEASED", round_number, attempt)
+
+    def abort(self, round_number: int, attempt: int) -> None:
+        """Take an attempt back, because its sum has not become known to anybody and no longer can."""
+        self._write("ABORTED", round_number, attempt)
+
+    def _write(self, state: State, round_number: int, attempt: int, **more: Any) -> None:
+        self._append({"state": state, "run": self.run, "round": round_number, "attempt": attempt, **more})
+
+    def _take(self, record: Mapping[str, Any]) -> None:
+        match record:
+            case {"state": str(state), "run": str(run), "round": int(number), "attempt": int(attempt), **more}:
+                key = (run, number, attempt)
+                name = f"round {number}, attempt {attempt} of run '{run}'"
+            case _:
+                raise LedgerError("fields are missing or of another type")
+        known = self._entries.get(key)
+        match state, more:
+            case "INTENT", {"event": dict(fields), **rest} if not rest:
+                if known is not None:
+                    raise LedgerError(f"{name} was intended before; try it again as a new attempt")
+                self._entries[key] = Entry(run=run, round=number, attempt=attempt, event=Event(**fields))
+            case ("RELEASED" | "ABORTED") as outcome, {} if not more:
+                if known is None:
+                    raise LedgerError(f"{name} is to be {outcome}, but was never intended")
+                if known.state != "INTENT":
+                    raise LedgerError(f"{name} is to be {outcome}, but is {known.state} already")
+                self._entries[key] = replace(known, state=outcome)
+            case _:
+                raise LedgerError(f"state {state!r} with the fields {', '.join(more) or 'none'} is unknown")

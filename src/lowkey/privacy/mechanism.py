@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
-import numpy as np
-
 from lowkey import checks
-from lowkey.errors import InvalidInput
-from lowkey.privacy.accounting import Event
-from lowkey.privacy.clipping import clip
-from lowkey.privacy.noise import add_noise_share
-from lowkey.privacy.records import Bounded, Measurement, Noised, Open
+from lowkey.privacy.accounting import require_small_delta
+from lowkey.privacy.adaptive import AdaptiveClip
+from lowkey.privacy.encoding import Encoding
+from lowkey.privacy.events import Event
+from lowkey.privacy.records import Measurement, Noised, Open
 from lowkey.privacy.sampling import Sampling
+from lowkey.privacy.shares import NoiseShares, noise_shares
 from lowkey.rng import BitSource
 
 
@@ -25,16 +24,12 @@ class NoPrivacy:
     sampling: Sampling
     private = False
 
-    def protect(self, measurement: Measurement, *, shares: int, source: BitSource) -> Open:  # noqa: ARG002
+    def protect(self, measurement: Measurement) -> Open:
         checks.finite_norm("update", measurement.value)
         return Open(measurement.value)
 
     def event(self) -> None:
         return None
-
-    @property
-    def noise_of_mean(self) -> float:
-        return 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,61 +38,70 @@ class ClientLevelPrivacy:
 
     Parameters
     ----------
-    sampling : how cohorts are drawn; also decides which accounting event is true.
-    clip_norm : S, the largest norm of one client's measurement.
-    noise_multiplier : z, noise of the sum relative to S.
+    sampling : how rosters are drawn; also decides which accounting event is true.
+    clip_norm : S, the largest norm of one client's measurement; with ``adaptive``, that of the first round.
+    noise_multiplier : z, noise of the sum relative to S; 0 adds none (limiting case).
     delta : δ of the guarantee, in (0, 1).
+    bits : integers on the wire are modulo 2^bits: 16, 20 or 24.
+    dropouts, colluders : shares of a roster, in [0, 1), that may drop out, and that may pool what they know.
+    adaptive : how S follows the typical norm; None keeps it.
+    max_contributions : rounds in which one client's data may be used; afterwards it adds noise only. None: no limit.
 
     Guarantees
     ----------
-    Unit: one client with all its data. The released sum of a round in which every member answered is the Gaussian
-    mechanism of sensitivity S (contribution present or replaced by zeros) on a random cohort; ``event`` says which.
-    It holds for people who see released models but not who took part; see docs/guarantees.md.
+    Unit: one client with all its data. A released sum carries the noise of at least ``shares.honest`` members that
+    neither dropped out nor collude: discrete Gaussian noise of standard deviation at least z times the largest change
+    that one client can make to it (its contribution present or replaced by zeros). ``event`` says what that costs
+    people who see released models but not who took part; see docs/guarantees.md.
     """
 
     sampling: Sampling
     clip_norm: float
     noise_multiplier: float
     delta: float
+    bits: int = 20
+    dropouts: float = 0.1
+    colluders: float = 0.1
+    adaptive: AdaptiveClip | None = None
+    max_contributions: int | None = None
     private = True
 
     def __post_init__(self) -> None:
-        checks.positive("privacy.clip_norm", self.clip_norm, allow_infinite=True)
+        checks.positive("privacy.clip_norm", self.clip_norm)
         checks.not_negative("privacy.noise_multiplier", self.noise_multiplier)
-        checks.fraction("privacy.delta", self.delta, include_one=False)
-        if math.isinf(self.clip_norm) and self.noise_multiplier > 0:
-            raise InvalidInput("privacy.clip_norm is infinite; noise needs a finite bound to be scaled to")
-        if self.delta >= 1 / self.sampling.population:
-            raise InvalidInput(
-                f"privacy.delta is {self.delta:g}; with {self.sampling.population} clients it must be below "
-                f"{1 / self.sampling.population:g}, or publishing one client at random would count as private"
-            )
+        if self.max_contributions is not None:
+            checks.at_least("privacy.max_contributions", self.max_contributions, 1)
+        require_small_delta(self.delta, self.sampling.population)
 
-    def protect(self, measurement: Measurement, *, shares: int, source: BitSource) -> Noised:
-        """Clip and add one share of noise."""
-        bounded = clip(measurement, self.clip_norm)
-        return add_noise_share(bounded, noise_multiplier=self.noise_multiplier, shares=shares, source=source)
+    @cached_property
+    def shares(self) -> NoiseShares:
+        """How many members must survive, and how many of them are sure to be honest."""
+        return noise_shares(self.sampling.roster_size, dropouts=self.dropouts, colluders=self.colluders)
 
-    def noise_only(self, length: int, *, shares: int, source: BitSource) -> Noised:
-        """A share of noise on a contribution of zeros, for members that take part without data."""
-        zeros = Bounded(np.zeros(length, np.float32), self.clip_norm)
-        return add_noise_share(zeros, noise_multiplier=self.noise_multiplier, shares=shares, source=source)
+    def encoding(self, num_measurements: int) -> Encoding:
+        """Integers for measurements of this length."""
+        return Encoding(
+            length=num_measurements,
+            members=self.sampling.roster_size,
+            honest=self.shares.honest,
+            noise_multiplier=self.noise_multiplier,
+            bits=self.bits,
+            adaptive=self.adaptive,
+        )
+
+    def protect(
+        self, measurement: Measurement | None, *, length: int, clip_norm: float, source: BitSource
+    ) -> Noised:
+        """Clip, round and add one share of noise; without a measurement, the share alone."""
+        encoding = self.encoding(length)
+        bounded = encoding.zeros() if measurement is None else encoding.bound(measurement, clip_norm, source)
+        return encoding.add_noise(bounded, source)
 
     def event(self) -> Event | None:
         """What one round costs; None without noise, when no finite ε is true."""
         if self.noise_multiplier == 0.0:
             return None
-        return Event(
-            kind=self.sampling.kind,
-            noise_multiplier=self.noise_multiplier,
-            sampling_probability=self.sampling.probability,
-            population=self.sampling.population,
-        )
-
-    @property
-    def noise_of_mean(self) -> float:
-        """Standard deviation of the noise in each number of the mean of a round, zS/|K|."""
-        return self.noise_multiplier * self.clip_norm / self.sampling.expected_size if self.noise_multiplier else 0.0
+        return self.sampling.event(self.noise_multiplier, honest=self.shares.honest)
 
 
 Privacy: TypeAlias = NoPrivacy | ClientLevelPrivacy

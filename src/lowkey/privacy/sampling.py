@@ -1,21 +1,32 @@
-"""Who takes part in a round. A sampler draws cohorts *and* names the accounting event that is true for its draws."""
+"""Who takes part in a round. A sampler draws cohorts *and* names the accounting event that is true for its draws.
+
+Independent draws ("Poisson") make cohorts of a random size, and that size must stay secret: noise comes in shares, so
+the noise of a sum would tell how many there were. Every round therefore has a *roster* of constant size. Those who
+were not drawn but fill it up add their share of noise to zeros.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, get_args
+
+import numpy as np
 
 from lowkey import checks
 from lowkey.errors import InvalidInput
+from lowkey.privacy.events import Event
 from lowkey.rng import BitSource, coin_flips, subset
 from lowkey.types import ClientId
 
-SamplingKind: TypeAlias = Literal["poisson", "fixed"]
+SamplingMode: TypeAlias = Literal["all", "poisson_padded", "secret_poisson", "fixed"]
+
+_ROSTER_DEVIATIONS = 6.0  # drawn cohorts pass the roster in about one of 10⁸ rounds
 
 
 @dataclass(frozen=True)
 class Cohort:
-    """Members of a round: those whose data counts, and those who only add their share of noise."""
+    """Members of a round: those asked for their data, and those who only add their share of noise."""
 
     contributors: tuple[ClientId, ...]
     noise_only: tuple[ClientId, ...] = ()
@@ -24,70 +35,143 @@ class Cohort:
     def size(self) -> int:
         return len(self.contributors) + len(self.noise_only)
 
+    @property
+    def roster(self) -> tuple[ClientId, ...]:
+        """All members, sorted, so that the order tells no roles."""
+        return tuple(sorted((*self.contributors, *self.noise_only)))
+
 
 class Sampling(Protocol):
     """Draws the cohort of a round out of ``population`` clients."""
 
-    kind: ClassVar[SamplingKind]
+    @property
+    def mode(self) -> SamplingMode: ...
 
     @property
     def population(self) -> int: ...
 
     @property
     def probability(self) -> float:
-        """Chance of one client to contribute to a round."""
+        """ρ, chance of one client to be asked for its data."""
+        ...
+
+    @property
+    def coin(self) -> float:
+        """p, chance of a client that was asked to contribute; below 1 it flips :func:`flip_coin` in secret."""
+        ...
+
+    @property
+    def roster_size(self) -> int:
+        """M, members of every round; public."""
         ...
 
     @property
     def expected_size(self) -> float:
-        """Public number by which sums are divided; never the realised size."""
+        """q·N, the public number by which sums are divided; never the realised size."""
         ...
 
     def draw(self, source: BitSource) -> Cohort: ...
 
+    def event(self, noise_multiplier: float, *, honest: int | None = None) -> Event:
+        """What one round costs with this noise, of which ``honest`` shares are enough."""
+        ...
+
 
 @dataclass(frozen=True, kw_only=True)
 class PoissonSampling:
-    """Every client contributes with the same probability, independently of all others.
+    """Every client is drawn with the same probability, independently of all others.
 
-    When nobody was drawn, one client still answers with noise alone, so that an empty round looks like any other.
+    Parameters
+    ----------
+    population : N, enrolled clients.
+    probability : ρ in (0, 1], chance of a client to be drawn as a candidate; 1 draws everybody.
+    coin : p in (0, 1], chance of a candidate to contribute. Below 1 each candidate flips it by itself.
+
+    Guarantees
+    ----------
+    Every round has ``roster_size`` members whatever was drawn: others fill it up with noise on zeros, and of too many
+    candidates a uniform subset stays. A client's data is in the sum with chance q = ρ·coin, less where candidates
+    were cut; ``event`` says so to the accountant. Who knows the roles (the server that draws) has no benefit from ρ,
+    but nobody except the client knows its coin.
     """
 
     population: int
     probability: float
-    kind: ClassVar[SamplingKind] = "poisson"
+    coin: float = 1.0
 
     def __post_init__(self) -> None:
         checks.at_least("number of clients", self.population, 1)
         checks.fraction("sampling probability", self.probability)
+        checks.fraction("coin", self.coin)
+
+    @property
+    def mode(self) -> SamplingMode:
+        if self.coin < 1.0:
+            return "secret_poisson"
+        return "all" if self.probability == 1.0 else "poisson_padded"
+
+    @property
+    def roster_size(self) -> int:
+        if self.probability == 1.0:
+            return self.population
+        mean = self.probability * self.population
+        deviation = math.sqrt(mean * (1.0 - self.probability))
+        return min(self.population, math.ceil(mean + _ROSTER_DEVIATIONS * deviation))
 
     @property
     def expected_size(self) -> float:
-        return self.probability * self.population
+        return self.probability * self.coin * self.population
 
     def draw(self, source: BitSource) -> Cohort:
-        drawn = tuple(coin_flips(source, self.population, self.probability).tolist())
-        return Cohort(drawn) if drawn else Cohort((), tuple(subset(source, self.population, 1).tolist()))
+        drawn = coin_flips(source, self.population, self.probability)
+        size = self.roster_size
+        if drawn.size > size:
+            drawn = drawn[subset(source, drawn.size, size)]
+        others = np.setdiff1d(np.arange(self.population), drawn, assume_unique=True)
+        fillers = others[subset(source, others.size, size - drawn.size)]
+        return Cohort(tuple(drawn.tolist()), tuple(fillers.tolist()))
+
+    def event(self, noise_multiplier: float, *, honest: int | None = None) -> Event:
+        return Event(
+            kind="poisson",
+            noise_multiplier=noise_multiplier,
+            sampling_probability=self.probability * self.coin,
+            coin=self.coin,
+            population=self.population,
+            roster=self.roster_size,
+            honest=honest,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class FixedSizeSampling:
-    """A uniformly random set of exactly ``size`` clients, as in the paper's algorithm."""
+    """A uniformly random set of exactly ``size`` clients, as in the paper's algorithm.
+
+    The paper's ε is not true of it: a drawn client displaces another, so it is accounted for replacing one client.
+    """
 
     population: int
     size: int
-    kind: ClassVar[SamplingKind] = "fixed"
 
     def __post_init__(self) -> None:
         checks.at_least("number of clients", self.population, 1)
-        if not 1 <= self.size <= self.population:
-            raise InvalidInput(
-                f"federation.cohort is {self.size}; it must lie between 1 and the number of clients, {self.population}"
-            )
+        _check_cohort(self.size, self.population)
+
+    @property
+    def mode(self) -> SamplingMode:
+        return "fixed"
 
     @property
     def probability(self) -> float:
         return self.size / self.population
+
+    @property
+    def coin(self) -> float:
+        return 1.0
+
+    @property
+    def roster_size(self) -> int:
+        return self.size
 
     @property
     def expected_size(self) -> float:
@@ -95,3 +179,76 @@ class FixedSizeSampling:
 
     def draw(self, source: BitSource) -> Cohort:
         return Cohort(tuple(subset(source, self.population, self.size).tolist()))
+
+    def event(self, noise_multiplier: float, *, honest: int | None = None) -> Event:
+        return Event(
+            kind="fixed",
+            noise_multiplier=noise_multiplier,
+            sampling_probability=self.probability,
+            population=self.population,
+            roster=self.size,
+            honest=honest,
+            adjacency="replace-one",
+        )
+
+
+def make_sampling(
+    mode: SamplingMode | None, *, population: int, cohort: int, roster: int | None = None
+) -> PoissonSampling | FixedSizeSampling:
+    """The sampling of a configuration.
+
+    Parameters
+    ----------
+    mode : "all" (everybody contributes to every round), "poisson_padded" (independent draws by the server),
+        "secret_poisson" (coins of the clients), "fixed" (as in the paper's algorithm). None: "all" when the cohort is
+        everybody, else "poisson_padded".
+    population : N, enrolled clients.
+    cohort : expected number of clients whose data is in a round, q·N.
+    roster : with "secret_poisson", expected number of clients asked in a round; everybody when left out. Each of them
+        contributes with chance cohort / roster.
+    """
+    checks.at_least("number of clients", population, 1)
+    _check_cohort(cohort, population)
+    if mode is None:
+        mode = "all" if cohort == population else "poisson_padded"
+    if mode not in get_args(SamplingMode):
+        raise InvalidInput(f"privacy.sampling is {mode!r}; it must be one of {', '.join(get_args(SamplingMode))}")
+    if roster is not None and mode != "secret_poisson":
+        raise InvalidInput(f"a roster of {roster} needs privacy.sampling = 'secret_poisson'; it is {mode!r}")
+    if mode == "fixed":
+        return FixedSizeSampling(population=population, size=cohort)
+    if mode == "poisson_padded":
+        return PoissonSampling(population=population, probability=cohort / population)
+    if mode == "all":
+        if cohort != population:
+            raise InvalidInput(
+                f"privacy.sampling is 'all', but federation.cohort is {cohort} of {population} clients; set the cohort "
+                "to the number of clients, or choose 'poisson_padded'"
+            )
+        return PoissonSampling(population=population, probability=1.0)
+    asked = population if roster is None else roster
+    if not cohort < asked <= population:
+        raise InvalidInput(
+            f"the roster of 'secret_poisson' is {asked}; it must be above federation.cohort, {cohort}, and at most the "
+            f"number of clients, {population}"
+        )
+    return PoissonSampling(population=population, probability=asked / population, coin=cohort / asked)
+
+
+def flip_coin(source: BitSource, coin: float) -> bool:
+    """Whether a candidate contributes this time: true with chance ``coin``, to 64 bits and never more.
+
+    Guarantees
+    ----------
+    To be called at the client, with secret bits of its own. The answer must not leave it: whoever knows the coins has
+    no benefit from them, and a client whose coin fell on tails does everything else as if it had not.
+    """
+    checks.fraction("coin", coin)
+    return bool(coin_flips(source, 1, coin).size)
+
+
+def _check_cohort(cohort: int, population: int) -> None:
+    if not 1 <= cohort <= population:
+        raise InvalidInput(
+            f"federation.cohort is {cohort}; it must lie between 1 and the number of clients, {population}"
+        )

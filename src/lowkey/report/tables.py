@@ -99,7 +99,7 @@ def notes(runs: Sequence[RunData]) -> list[str]:
     private = [run for run in runs if run.private]
     if any(run.claims_privacy for run in private):
         deltas = sorted({run.config.privacy.delta for run in private if run.config.privacy})
-        samplings = sorted({run.config.privacy.sampling for run in private if run.config.privacy})
+        samplings = sorted({str(run.config.privacy.sampling) for run in private if run.config.privacy})
         lines.append(
             f"ε: unit one client with all its data; δ = {', '.join(f'{d:g}' for d in deltas)}; sampling "
             f"{', '.join(samplings)}. The claimed figure is PLD. It covers all rounds, and people who see the released "

@@ -12,6 +12,8 @@ from lowkey.experiments.build import build
 from lowkey.federation import Federation, RoundRecord, RunState, initial_state
 from lowkey.protocols import Observer
 from lowkey.rng import OSSecrets, Secrets
+from lowkey.simulation.keys import SimulatedKeys
+from lowkey.simulation.memory import Memory
 from lowkey.simulation.runtime import open_runtime
 from lowkey.timing import StageClock
 
@@ -62,7 +64,7 @@ def run_experiment(
                 directory.save_checkpoint(after, ledger)
                 unsaved = None
 
-        clock = StageClock()
+        clock, keys = StageClock(), SimulatedKeys(config.data.clients, secrets)
         with open_runtime(
             scheme=experiment.scheme,
             trainer=experiment.trainer,
@@ -70,6 +72,8 @@ def run_experiment(
             clock=clock,
             workers=config.runtime.workers,
             device=config.runtime.device,
+            memory=Memory(directory.path / "clients.json" if experiment.scheme.private else None),
+            keys=keys,
         ) as ask:
             federation = Federation(
                 scheme=experiment.scheme,
@@ -78,6 +82,7 @@ def run_experiment(
                 ledger=ledger,
                 secrets=secrets,
                 clock=clock,
+                directory=keys.directory,
             )
             started(state)
             state, stopped = federation.run(state, experiment.schedule, save=save, observers=observers)

@@ -6,26 +6,30 @@ from collections.abc import Iterator, Mapping
 
 from lowkey.errors import ClientFailed
 from lowkey.federation import Client, ClientState, Reply, Request
+from lowkey.simulation.memory import Memory
 from lowkey.types import ClientId
 
 
 class InProcess:
     """Satisfies :class:`lowkey.protocols.Ask` without any other process."""
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(self, client: Client, memory: Memory | None = None) -> None:
+        self._client, self._memory = client, memory or Memory()
 
     def __call__(self, requests: Mapping[ClientId, Request]) -> Iterator[tuple[ClientId, Reply]]:
+        self._memory.prepare(requests)
         for number, request in requests.items():
-            yield number, answer(self._client, number, request)
+            state, reply = answer(self._client, self._memory[number], request)
+            self._memory.keep(state)
+            yield number, reply
 
 
-def answer(client: Client, number: ClientId, request: Request) -> Reply:
+def answer(client: Client, state: ClientState, request: Request) -> tuple[ClientState, Reply]:
     """Let one client handle one request; whatever it raises names the client and the stage."""
     try:
-        return client.handle(ClientState(number), request)[1]
+        return client.handle(state, request)
     except ClientFailed:
         raise
     except Exception as error:
         reason = str(error) or type(error).__name__
-        raise ClientFailed(number, client.clock.current, reason) from error
+        raise ClientFailed(state.client, client.clock.current, reason) from error

@@ -21,6 +21,7 @@ from lowkey.learning import (
 from lowkey.privacy import Epsilon
 from lowkey.protocols import Evaluator, Observer
 from lowkey.rng import OSSecrets, Secrets
+from lowkey.simulation.keys import SimulatedKeys
 from lowkey.simulation.runtime import open_runtime
 from lowkey.timing import StageClock
 from lowkey.types import FloatArray
@@ -94,8 +95,9 @@ def simulate(
     clock, secrets = StageClock(), secrets or OSSecrets()
     trainer = TorchTrainer(model, clients, sgd or LocalSGD(), device=device, **options)
     records: list[RoundRecord] = []
+    keys = SimulatedKeys(len(clients), secrets)
     with open_runtime(
-        scheme=scheme, trainer=trainer, secrets=secrets, clock=clock, workers=workers, device=device
+        scheme=scheme, trainer=trainer, secrets=secrets, clock=clock, workers=workers, device=device, keys=keys
     ) as ask:
         federation = Federation(
             scheme=scheme,
@@ -103,6 +105,7 @@ def simulate(
             evaluate=evaluate or TorchEvaluator(model, test, device=device, **options),
             secrets=secrets,
             clock=clock,
+            directory=keys.directory,
         )
         state, stopped = federation.run(
             initial_state(scheme, model_vector(model)),

@@ -10,9 +10,10 @@ from typing import Literal
 import scipy.fft
 
 from lowkey.federation import Client, Scheme
-from lowkey.protocols import Ask, Trainer
+from lowkey.protocols import Ask, Keys, Trainer
 from lowkey.rng import Secrets
 from lowkey.simulation.in_process import InProcess
+from lowkey.simulation.memory import Memory
 from lowkey.simulation.workers import WorkerPool
 from lowkey.timing import StageClock
 
@@ -26,6 +27,8 @@ def open_runtime(
     clock: StageClock,
     workers: int | Literal["auto"],
     device: str = "cpu",
+    memory: Memory | None = None,
+    keys: Keys | None = None,
 ) -> Iterator[Ask]:
     """A runtime for the clients; the server's transforms use all cores while it is open.
 
@@ -35,11 +38,14 @@ def open_runtime(
     count = (cores if device == "cpu" else 0) if workers == "auto" else workers
     if count == 0:
         with scipy.fft.set_workers(cores):
-            yield InProcess(Client(scheme=scheme, trainer=trainer, secrets=secrets, clock=clock))
+            client = Client(scheme=scheme, trainer=trainer, secrets=secrets, keys=keys, clock=clock)
+            yield InProcess(client, memory)
         return
     # workers are made first, so that their own transforms stay with one thread
     with (
-        WorkerPool(scheme=scheme, trainer=trainer, secrets=secrets, workers=count, clock=clock) as pool,
+        WorkerPool(
+            scheme=scheme, trainer=trainer, secrets=secrets, workers=count, clock=clock, memory=memory, keys=keys
+        ) as pool,
         scipy.fft.set_workers(cores),
     ):
         yield pool

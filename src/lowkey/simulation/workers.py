@@ -13,7 +13,7 @@ import signal
 import sys
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Any
@@ -22,12 +22,13 @@ import numpy as np
 
 from lowkey import checks
 from lowkey.errors import ClientFailed, InvalidInput
-from lowkey.federation import Client, Reply, Request, Scheme
-from lowkey.protocols import Trainer
+from lowkey.federation import Client, ClientState, Reply, Request, Scheme
+from lowkey.protocols import Keys, Trainer
 from lowkey.rng import Secrets
 from lowkey.simulation.in_process import answer
+from lowkey.simulation.memory import Memory
 from lowkey.timing import StageClock
-from lowkey.types import ClientId, FloatArray
+from lowkey.types import ClientId, FloatArray, Words
 
 _SLOTS = 3  # per worker: one being filled, one queued behind it, one waiting to be summed
 _STAGE_BYTES = 16
@@ -35,7 +36,7 @@ _STAGE_BYTES = 16
 
 @dataclass(frozen=True)
 class _Task:
-    client: ClientId
+    state: ClientState
     request: Request  # without the model, which stands in shared memory
     has_model: bool
     slot: int
@@ -43,11 +44,20 @@ class _Task:
 
 @dataclass(frozen=True)
 class _Done:
-    client: ClientId
     slot: int
-    weight: float
     seconds: dict[str, float]
+    state: ClientState
+    reply: Reply | None = None  # without its vector, which stands in the slot
+    vector: _Layout | None = None
     error: ClientFailed | None = None
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """How to read the vector in a slot."""
+
+    length: int
+    dtype: str
 
 
 @dataclass
@@ -57,7 +67,7 @@ class _Worker:
     process: Any
     connection: Connection
     stage: Any
-    slots: list[FloatArray]
+    slots: list[Any]
     free: list[int] = field(default_factory=lambda: list(range(_SLOTS)))
     running: deque[_Task] = field(default_factory=deque)
 
@@ -83,27 +93,38 @@ class WorkerPool:
         system can fork.
     workers : number of processes, each of one thread.
     clock : gets the clients' seconds, summed over clients.
+    memory : what clients remember.
+    keys : of all clients; needed for secure aggregation.
     """
 
-    def __init__(self, *, scheme: Scheme, trainer: Trainer, secrets: Secrets, workers: int, clock: StageClock) -> None:
+    def __init__(
+        self,
+        *,
+        scheme: Scheme,
+        trainer: Trainer,
+        secrets: Secrets,
+        workers: int,
+        clock: StageClock,
+        memory: Memory | None = None,
+        keys: Keys | None = None,
+    ) -> None:
         checks.at_least("runtime.workers", workers, 1)
-        self._clock = clock
+        self._clock, self._memory = clock, memory or Memory()
         context: Any = mp.get_context("fork" if sys.platform == "linux" else "spawn")
-        length = scheme.codec.operator(trainer.num_coordinates, 1).num_measurements
+        size = 4 * scheme.wire_length(scheme.codec.operator(trainer.num_coordinates, 1))
         shared_model = context.RawArray(ctypes.c_float, trainer.num_coordinates)
         self._model = np.frombuffer(shared_model, np.float32)
         self._workers: list[_Worker] = []
         for _ in range(workers):
             ours, theirs = context.Pipe()
-            slots = [context.RawArray(ctypes.c_float, length) for _ in range(_SLOTS)]
+            slots = [context.RawArray(ctypes.c_char, size) for _ in range(_SLOTS)]
             stage = context.RawArray(ctypes.c_char, _STAGE_BYTES)
             process = context.Process(
-                target=_serve, args=(theirs, scheme, trainer, secrets, shared_model, slots, stage), daemon=True
+                target=_serve, args=(theirs, scheme, trainer, secrets, keys, shared_model, slots, stage), daemon=True
             )
             process.start()
             theirs.close()
-            views = [np.frombuffer(slot, np.float32) for slot in slots]
-            self._workers.append(_Worker(process, ours, stage, views))
+            self._workers.append(_Worker(process, ours, stage, slots))
 
     def __enter__(self) -> WorkerPool:
         return self
@@ -124,16 +145,18 @@ class WorkerPool:
 
     def __call__(self, requests: Mapping[ClientId, Request]) -> Iterator[tuple[ClientId, Reply]]:
         self._drain()
+        self._memory.prepare(requests)
         self._publish(requests)
         waiting = deque(requests.items())
         arrived: dict[ClientId, tuple[_Worker, _Done]] = {}
         try:
-            for client, request in requests.items():
+            for client in requests:
                 while client not in arrived:
                     self._hand_out(waiting)
                     arrived |= self._collect()
                 worker, done = arrived.pop(client)
-                yield client, Reply(round=request.round, vector=worker.slots[done.slot], weight=done.weight)
+                self._memory.keep(done.state)
+                yield client, _whole(done, worker.slots[done.slot])
                 worker.free.append(done.slot)
                 self._hand_out(waiting)
         finally:
@@ -160,8 +183,8 @@ class WorkerPool:
             for worker in self._workers:
                 if waiting and worker.free and len(worker.running) < 2:
                     client, request = waiting.popleft()
-                    light = Request(round=request.round, shares=request.shares)
-                    task = _Task(client, light, request.weights is not None, worker.free.pop())
+                    light, has_model = replace(request, weights=None), request.weights is not None
+                    task = _Task(self._memory[client], light, has_model, worker.free.pop())
                     worker.running.append(task)
                     try:
                         worker.connection.send(task)
@@ -186,12 +209,12 @@ class WorkerPool:
             if done.error is not None and not ignore_errors:
                 worker.free.append(done.slot)
                 raise done.error
-            finished[done.client] = (worker, done)
+            finished[done.state.client] = (worker, done)
         return finished
 
     def _death(self, worker: _Worker) -> ClientFailed:
         worker.process.join(5)
-        client = worker.running[0].client
+        client = worker.running[0].state.client
         worker.running.clear()
         code = worker.process.exitcode
         hint = "; it may have run out of memory" if code == -signal.SIGKILL else ""
@@ -199,15 +222,21 @@ class WorkerPool:
 
 
 def _serve(
-    connection: Connection, scheme: Scheme, trainer: Trainer, secrets: Secrets, model: Any, slots: list[Any], stage: Any
+    connection: Connection,
+    scheme: Scheme,
+    trainer: Trainer,
+    secrets: Secrets,
+    keys: Keys | None,
+    model: Any,
+    slots: list[Any],
+    stage: Any,
 ) -> None:
     """Body of a worker process: answer tasks until the parent closes the line or dies."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
     trainer.limit_threads(1)
     weights = np.frombuffer(model, np.float32)
-    vectors = [np.frombuffer(slot, np.float32) for slot in slots]
     clock = _SharedStageClock(stage)
-    client = Client(scheme=scheme, trainer=trainer, secrets=secrets, clock=clock)
+    client = Client(scheme=scheme, trainer=trainer, secrets=secrets, keys=keys, clock=clock)
     parent = mp.parent_process()
     assert parent is not None
     while connection in wait([connection, parent.sentinel]):
@@ -215,15 +244,32 @@ def _serve(
             task: _Task = connection.recv()
         except (EOFError, OSError):
             return
-        request = Request(
-            round=task.request.round, shares=task.request.shares, weights=weights if task.has_model else None
-        )
+        request = replace(task.request, weights=weights) if task.has_model else task.request
         try:
-            reply = answer(client, task.client, request)
+            state, reply = answer(client, task.state, request)
             clock.enter("hand over")
-            vectors[task.slot][:] = reply.vector
-            done = _Done(task.client, task.slot, reply.weight, clock.take())
+            layout = _leave(reply.vector, slots[task.slot])
+            done = _Done(task.slot, clock.take(), state, replace(reply, vector=None), layout)
         except ClientFailed as error:
             plain = ClientFailed(error.client, error.stage, error.reason)  # its cause may not survive the pipe
-            done = _Done(task.client, task.slot, 0.0, clock.take(), plain)
+            done = _Done(task.slot, clock.take(), task.state, error=plain)
         connection.send(done)
+
+
+def _leave(vector: FloatArray | Words | None, slot: Any) -> _Layout | None:
+    """Put a vector into shared memory."""
+    if vector is None:
+        return None
+    layout = _Layout(vector.size, vector.dtype.str)
+    _view(layout, slot)[:] = vector
+    return layout
+
+
+def _view(layout: _Layout, slot: Any) -> Any:
+    return np.frombuffer(slot, np.dtype(layout.dtype), layout.length)
+
+
+def _whole(done: _Done, slot: Any) -> Reply:
+    """A reply with its vector, read in place."""
+    assert done.reply is not None
+    return done.reply if done.vector is None else replace(done.reply, vector=_view(done.vector, slot))

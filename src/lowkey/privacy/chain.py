@@ -1,0 +1,141 @@
+"""Files of records that cannot be changed unnoticed: JSON lines, each sealed with a hash over all lines before it.
+
+{"previous": hash of the line before (in the first line: name of the format), "record": {…}, "hash": SHA-256 of the line
+so far}
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from lowkey.durable import Lock, append_line
+from lowkey.errors import InvalidInput, LedgerError
+
+
+class Chain:
+    """An append-only file of records; a subclass says what a record is and which may follow which.
+
+    Parameters
+    ----------
+    path : the file, made with its first record; None keeps the records in memory.
+    read_only : look without the lock, also while another process writes.
+
+    Guarantees
+    ----------
+    A record is on disk when the method that made it returns. A file in which a line was edited, removed, added, moved
+    or half-written is refused. Lines cut off at the end leave a shorter chain that is whole: whoever remembers a
+    ``head`` finds that it is no longer known. Hashes protect from accidents and carelessness, not from an owner who
+    writes the whole file anew.
+    """
+
+    FORMAT: ClassVar[str]
+
+    def __init__(self, path: Path | None, *, read_only: bool = False) -> None:
+        self._path, self._writable = path, not read_only
+        self._heads = [self.FORMAT]
+        self._lock: Lock | None = None
+        if path is None:
+            return
+        try:
+            if self._writable:
+                self._lock = Lock(path.with_name(f"{path.name}.lock"), of=path)
+            if read_only or path.exists():
+                self._load(path)
+        except OSError as error:
+            self.close()
+            raise LedgerError(
+                f"{path} cannot be opened ({error.strerror}); check the path and who may use it"
+            ) from error
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def head(self) -> str:
+        """Stands for everything recorded so far."""
+        return self._heads[-1]
+
+    def position(self, head: str) -> int | None:
+        """How many records there were at this head; None for one that was never the head of this chain."""
+        return self._heads.index(head) if head in self._heads else None
+
+    def knows(self, head: str) -> bool:
+        """Whether everything that was recorded at this head is recorded here; False means newer or foreign."""
+        return head in self._heads
+
+    def close(self) -> None:
+        """Write no more and let others write; what was read stays readable."""
+        self._writable = False
+        if self._lock is not None:
+            self._lock.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def _take(self, record: Mapping[str, Any]) -> None:
+        """Check that a record may come next, and remember it; raises LedgerError, InvalidInput or TypeError."""
+        raise NotImplementedError
+
+    def _append(self, record: Mapping[str, Any]) -> None:
+        if not self._writable:
+            raise LedgerError(f"{self._path} is closed or was opened for reading alone; open it for writing")
+        self._take(record)
+        line, head = _seal(self.head, record)
+        if self._path is not None:
+            try:
+                append_line(self._path, line)
+            except BaseException as error:
+                self.close()  # the file may now end in half a line
+                if not isinstance(error, OSError):
+                    raise
+                raise LedgerError(
+                    f"{self._path} cannot be written ({error.strerror}); nothing may be released without it: free the "
+                    "disk and start again"
+                ) from error
+        self._heads.append(head)
+
+    def _load(self, path: Path) -> None:
+        *lines, torn = path.read_bytes().split(b"\n")
+        if torn:
+            raise LedgerError(
+                f"{path} ends in a half-written line, the mark of a crash while writing: nothing is released before "
+                "its line is whole, so remove this line and start again"
+            )
+        for number, line in enumerate(lines, 1):
+            try:
+                found = json.loads(line)
+                previous, record = str(found["previous"]), found["record"]
+                sealed, head = _seal(self.head, record)
+            except (ValueError, KeyError, TypeError):
+                previous, sealed, head = "", "", ""
+            if number == 1 and previous != self.FORMAT and len(previous) != hashlib.sha256().digest_size * 2:
+                raise LedgerError(
+                    f"{path} is no file of the format '{self.FORMAT}'; it is another file or was written by another "
+                    "version of Lowkey: check the path, or go on with that version"
+                )
+            if sealed.encode() != line:
+                raise LedgerError(
+                    f"{path}, line {number} or one near it was changed, moved or removed; restore the file from a "
+                    "copy: without it nobody knows what was spent"
+                )
+            try:
+                self._take(record)
+            except (LedgerError, InvalidInput, TypeError) as error:
+                raise LedgerError(
+                    f"{path}, line {number} makes no sense ({error}); restore the file from a copy"
+                ) from None
+            self._heads.append(head)
+
+
+def _seal(previous: str, record: Mapping[str, Any]) -> tuple[str, str]:
+    """A line and its hash, the new head."""
+    body = json.dumps({"previous": previous, "record": record}, separators=(",", ":"), allow_nan=False)
+    digest = hashlib.sha256(body.encode()).hexdigest()
+    return f'{body[:-1]},"hash":"{digest}"}}', digest

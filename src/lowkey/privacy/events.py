@@ -1,0 +1,110 @@
+"""What a round releases, as plain data: the accountants take it from here, ledgers keep nothing else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, TypeAlias, get_args
+
+from lowkey import checks
+from lowkey.errors import InvalidInput
+
+EventKind: TypeAlias = Literal["poisson", "fixed"]
+Adjacency: TypeAlias = Literal["zero-out", "replace-one"]
+Unit: TypeAlias = Literal["client"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """Rounds of one kind: ``count`` releases of a noisy sum over a random cohort.
+
+    Parameters
+    ----------
+    kind : "poisson" (independent draws) or "fixed" (cohorts of a fixed size), the sampling that was really done.
+    noise_multiplier : z > 0, noise of the sum relative to the clip norm that is left when only ``honest`` shares count.
+    sampling_probability : q, chance of a client's data to be in the sum, in (0, 1].
+    coin : chance of a candidate to contribute, by a coin only itself sees; candidates are drawn with q / coin.
+    population : N, number of clients; needed for "fixed" and with a roster.
+    roster : M, members of a round; more candidates than this are cut down to M. None cuts nothing.
+    honest : κ, how many honest shares of noise the multiplier rests on; recorded, no part of the arithmetic.
+    count : how many rounds.
+    unit : what is protected: one "client" with all its data.
+    adjacency : "zero-out" (the client's contribution becomes zeros; sensitivity S) or "replace-one" (it becomes any
+        other; sensitivity 2S). Cohorts of a fixed size know only the second: there a drawn client displaces another.
+    """
+
+    kind: EventKind = "poisson"
+    noise_multiplier: float
+    sampling_probability: float
+    coin: float = 1.0
+    population: int | None = None
+    roster: int | None = None
+    honest: int | None = None
+    count: int = 1
+    unit: Unit = "client"
+    adjacency: Adjacency = "zero-out"
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("kind", EventKind), ("unit", Unit), ("adjacency", Adjacency)):
+            if getattr(self, name) not in get_args(allowed):
+                options = " or ".join(map(repr, get_args(allowed)))
+                raise InvalidInput(f"event {name} is {getattr(self, name)!r}; it must be {options}")
+        for name in ("noise_multiplier", "sampling_probability", "coin"):
+            _number(name, getattr(self, name), int | float)
+        for name in ("population", "roster", "honest", "count"):
+            if name == "count" or getattr(self, name) is not None:
+                _number(name, getattr(self, name), int)
+        checks.positive("noise multiplier", self.noise_multiplier)
+        checks.fraction("sampling probability", self.sampling_probability)
+        checks.fraction("coin", self.coin)
+        checks.at_least("rounds", self.count, 1)
+        self._check_members()
+        if self.sampling_probability > self.coin * (1 + 1e-12):
+            raise InvalidInput(
+                f"sampling probability is {self.sampling_probability}; it must be at most that of the coin, {self.coin}"
+            )
+        if self.kind == "fixed" and (self.population is None or self.adjacency != "replace-one" or self.coin != 1.0):
+            raise InvalidInput(
+                "cohorts of a fixed size are accounted for with the number of clients, adjacency 'replace-one', no coin"
+            )
+
+    def _check_members(self) -> None:
+        if self.population is not None:
+            checks.at_least("number of clients", self.population, 1)
+        if self.roster is not None and (self.population is None or not 1 <= self.roster <= self.population):
+            raise InvalidInput(f"roster is {self.roster}; it must lie between 1 and the number of clients")
+        if self.honest is not None and not 1 <= self.honest <= (self.roster or math.inf):
+            raise InvalidInput(f"honest shares are {self.honest}; they must lie between 1 and the size of the roster")
+
+    @property
+    def candidate_probability(self) -> float:
+        """ρ = q / coin, chance of a client to be asked for its data."""
+        return min(1.0, self.sampling_probability / self.coin)
+
+    @property
+    def sensitivity(self) -> float:
+        """By how many clip norms the sum of a cohort can move."""
+        return 1.0 if self.adjacency == "zero-out" else 2.0
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, table: Mapping[str, Any]) -> Event:
+        """The event that ``to_json`` described; anything missing or unknown is refused."""
+        names = {field.name for field in fields(cls)}
+        if not isinstance(table, Mapping) or set(table) != names:
+            found = set(table) if isinstance(table, Mapping) else set()
+            raise InvalidInput(
+                f"not an accounting event: it must have the fields {', '.join(sorted(names))} and no others "
+                f"(missing: {', '.join(sorted(names - found)) or '–'}; "
+                f"unknown: {', '.join(sorted(map(str, found - names))) or '–'})"
+            )
+        return cls(**table)
+
+
+def _number(name: str, value: object, kind: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, kind):
+        what = "a whole number" if kind is int else "a number"
+        raise InvalidInput(f"event {name} is {value!r}; it must be {what}")

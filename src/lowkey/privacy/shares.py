@@ -1,0 +1,77 @@
+"""How much of the noise is there: shares of members who may leave, or who know their own share and subtract it."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import NamedTuple
+
+from lowkey import checks
+from lowkey.errors import InvalidInput
+
+
+class NoiseShares(NamedTuple):
+    """What a round needs, fixed and public before the run: ``honest`` of ``survivors`` shares carry all the noise."""
+
+    survivors: int
+    honest: int
+
+
+def noise_shares(roster: int, *, dropouts: float = 0.1, colluders: float = 0.1) -> NoiseShares:
+    """Survivors t that a round must have, and honest shares κ to which noise is scaled.
+
+    Parameters
+    ----------
+    roster : M, members of a round.
+    dropouts : share of the roster that may leave, in [0, 1/3): secure aggregation needs two thirds to stay.
+    colluders : share of the roster that may tell the server its noise, rounded up to whole members.
+
+    Returns
+    -------
+    t = ⌊(1 − dropouts)·M⌋, but more than 2M/3, and κ = t − ⌈colluders·M⌉.
+
+    Guarantees
+    ----------
+    When every member adds noise of variance (zS)²/κ and at least t survive, the sum carries at least (zS)² of noise
+    that neither the server nor the colluders know. All M surviving make its deviation √(M/κ) times the promised.
+    """
+    checks.at_least("roster", roster, 1)
+    checks.fraction("privacy.dropouts", dropouts, include_zero=True)
+    checks.fraction("privacy.colluders", colluders, include_zero=True)
+    if 3 * dropouts >= 1:
+        raise InvalidInput(f"privacy.dropouts is {dropouts}; it must be below 1/3, more cannot leave a secure sum")
+    leaving, telling = (Fraction(str(share)) for share in (dropouts, colluders))  # 0.07 means 7/100
+    survivors = max(math.floor((1 - leaving) * roster), 2 * roster // 3 + 1)
+    honest = survivors - math.ceil(telling * roster)
+    if honest < 1:
+        raise InvalidInput(
+            f"no honest share of noise is left in a roster of {roster} with privacy.dropouts = {dropouts} and "
+            f"privacy.colluders = {colluders}; lower them or take more clients into a round"
+        )
+    return NoiseShares(survivors, honest)
+
+
+def effective_noise(noise_multiplier: float, honest_share: float) -> float:
+    """Multiplier that is left when only this share of the noise is there and unknown, z·√share."""
+    checks.positive("noise multiplier", noise_multiplier)
+    checks.fraction("honest share", honest_share)
+    return noise_multiplier * math.sqrt(honest_share)
+
+
+def split_noise(noise_multiplier: float, bit_noise: float) -> float:
+    """Multiplier for the vectors when a round also counts how many were clipped, at the same price z for both.
+
+    Parameters
+    ----------
+    noise_multiplier : z, the price of the round.
+    bit_noise : standard deviation of the noise on the number of clipped clients; above z/2.
+
+    References
+    ----------
+    Andrew, Thakkar, McMahan and Ramaswamy (2021), Theorem 1: (z⁻² − (2σ_b)⁻²)^(−1/2).
+    """
+    checks.positive("noise multiplier", noise_multiplier)
+    checks.positive("bit noise", bit_noise)
+    if 2 * bit_noise <= noise_multiplier:
+        raise InvalidInput(f"bit noise is {bit_noise}; it must be above half the noise multiplier, {noise_multiplier}")
+    return float((noise_multiplier**-2 - (2 * bit_noise) ** -2) ** -0.5)

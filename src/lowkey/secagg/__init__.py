@@ -1,0 +1,52 @@
+"""Secure aggregation: the server learns the sum of the members' vectors and nothing else about them.
+
+Bonawitz et al. (2017) with double masks, signatures and a consistency round, over a graph of neighbours as in Bell et
+al. (2020). Pure functions over records; whoever runs them carries the messages. One attempt:
+
+====  =====================================  =======================================================
+0     ``advertise`` → Advert                 ``accept_adverts`` → adverts
+1     ``share`` → SealedShares               ``deliver`` → a Delivery for each
+2     ``mask`` → masked vector               ``Tally.add`` as they come, then ``Tally.close``
+3     ``confirm`` → Confirmation             ``accept_confirmations`` → confirmations
+4     ``reveal`` → Revealed                  ``unmask`` → sum
+====  =====================================  =======================================================
+"""
+
+from lowkey.secagg.client import ClientState, Stage, advertise, confirm, mask, reveal, share
+from lowkey.secagg.encoding import decode, encode
+from lowkey.secagg.keys import Directory, Identity
+from lowkey.secagg.masks import Words
+from lowkey.secagg.messages import Advert, Confirmation, Delivery, Revealed, SealedShares
+from lowkey.secagg.packing import pack, packed_size, unpack
+from lowkey.secagg.server import Tally, accept_adverts, accept_confirmations, deliver, unmask
+from lowkey.secagg.session import Session, session_graph
+
+__all__ = [
+    "Advert",
+    "ClientState",
+    "Confirmation",
+    "Delivery",
+    "Directory",
+    "Identity",
+    "Revealed",
+    "SealedShares",
+    "Session",
+    "Stage",
+    "Tally",
+    "Words",
+    "accept_adverts",
+    "accept_confirmations",
+    "advertise",
+    "confirm",
+    "decode",
+    "deliver",
+    "encode",
+    "mask",
+    "pack",
+    "packed_size",
+    "reveal",
+    "session_graph",
+    "share",
+    "unmask",
+    "unpack",
+]

@@ -1,0 +1,258 @@
+"""A member's five steps: advertise, share, mask, confirm, reveal.
+
+Each takes the state that the step before returned, and what the server sent; it returns the next state and what to
+send. A state is a value: keep only the newest one, in memory or as ``encode(ClientState, state)``, and forget the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+
+import numpy as np
+
+from lowkey.errors import InvalidInput, ProtocolViolation
+from lowkey.rng import BitSource
+from lowkey.secagg import shamir
+from lowkey.secagg.keys import (
+    KEY_BYTES,
+    NONCE_BYTES,
+    Directory,
+    Identity,
+    agreement_key,
+    pair_key,
+    public_key,
+    random_bytes,
+    seal,
+    self_key,
+    unseal,
+)
+from lowkey.secagg.masks import Words, apply_masks, keep_bits
+from lowkey.secagg.messages import (
+    Advert,
+    Confirmation,
+    Delivery,
+    Revealed,
+    SealedShares,
+    adverts_digest,
+    is_genuine_advert,
+    is_genuine_confirmation,
+    seed_digest,
+    sign_advert,
+    sign_view,
+    view_digest,
+)
+from lowkey.secagg.session import Session, is_ascending
+from lowkey.types import ClientId
+
+
+class Stage(IntEnum):
+    """What a member has done last."""
+
+    ADVERTISED = 0
+    SHARED = 1
+    MASKED = 2
+    CONFIRMED = 3
+    FINISHED = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientState:
+    """All that a member must remember within one attempt. Secret, but for repr.
+
+    Guarantees
+    ----------
+    Each step drops the secrets that later steps do not need; after ``reveal`` none is left. (Python cannot overwrite
+    memory: what was dropped stays there until it is used again.)
+    """
+
+    session: Session
+    advert: Advert
+    stage: Stage = Stage.ADVERTISED
+    sealing_secret: bytes = field(default=b"", repr=False)
+    mask_secret: bytes = field(default=b"", repr=False)
+    seed: bytes = field(default=b"", repr=False)
+    sealing_keys: dict[ClientId, bytes] = field(default_factory=dict, repr=False)
+    shares: dict[ClientId, bytes] = field(default_factory=dict, repr=False)
+    mask_keys: dict[ClientId, bytes] = field(default_factory=dict, repr=False)
+    adverts: bytes = b""
+    advertisers: tuple[ClientId, ...] = ()
+    sharers: tuple[ClientId, ...] = ()
+    survivors: tuple[ClientId, ...] = ()
+
+    @property
+    def me(self) -> ClientId:
+        """Whose state this is."""
+        return self.advert.sender
+
+
+def advertise(session: Session, identity: Identity, source: BitSource) -> tuple[ClientState, Advert]:
+    """Stage 0: draw fresh secrets and publish what belongs to them, signed.
+
+    Parameters
+    ----------
+    session : built by the client from its own settings and the round, attempt and roster it was told.
+    identity : signing key under which the others know this client.
+    source : secret bits.
+
+    Call it once for each run, round and attempt: who repeats one gives the server two of its vectors to compare.
+    """
+    if identity.client not in session:
+        raise InvalidInput(f"client {identity.client} is not on the roster of this session")
+    sealing_secret, mask_secret, seed = (random_bytes(source, KEY_BYTES) for _ in range(3))
+    advert = sign_advert(session, identity, public_key(sealing_secret), public_key(mask_secret), seed_digest(seed))
+    state = ClientState(
+        session=session, advert=advert, sealing_secret=sealing_secret, mask_secret=mask_secret, seed=seed
+    )
+    return state, advert
+
+
+def share(
+    state: ClientState, adverts: Sequence[Advert], directory: Directory, source: BitSource
+) -> tuple[ClientState, SealedShares]:
+    """Stage 1: check everyone's adverts, and give each neighbour a sealed share of both secrets.
+
+    Guarantees
+    ----------
+    Goes on only with at least ``survivors`` distinct members of the roster, all enrolled, all of whom signed for an
+    equal session, this client's own advert unchanged among them.
+    """
+    _require_stage(state, Stage.ADVERTISED)
+    session, me = state.session, state.me
+    advertisers = tuple(advert.sender for advert in adverts)
+    _require_members("adverts", advertisers, session.roster, session, me)
+    for advert in adverts:
+        if not is_genuine_advert(session, advert, directory):
+            raise ProtocolViolation(
+                f"the advert of client {advert.sender} is not signed by an enrolled member for this session"
+            )
+    if adverts[advertisers.index(me)] != state.advert:
+        raise ProtocolViolation(f"the advert of client {me} is not the one it sent")
+
+    points = session.neighbours_of(me)
+    present = {advert.sender: advert for advert in adverts if advert.sender in points}
+    own = agreement_key(state.sealing_secret)
+    keys = {peer: pair_key(session, b"seal", own, me, present[peer].sealing_key, peer) for peer in present}
+    seed_shares, mask_shares = (
+        shamir.split(secret, points.values(), session.shares_needed, source)
+        for secret in (state.seed, state.mask_secret)
+    )
+    sealed = {}
+    for peer, key in keys.items():
+        both = seed_shares[points[peer]] + mask_shares[points[peer]]
+        sealed[peer] = seal(session, key, me, peer, random_bytes(source, NONCE_BYTES), both)
+    after = replace(
+        state,
+        stage=Stage.SHARED,
+        sealing_secret=b"",
+        sealing_keys=keys,
+        mask_keys={peer: advert.mask_key for peer, advert in present.items()},
+        adverts=adverts_digest(adverts),
+        advertisers=advertisers,
+    )
+    return after, SealedShares(sealed=sealed)
+
+
+def mask(state: ClientState, delivery: Delivery, vector: Words) -> tuple[ClientState, Words]:
+    """Stage 2: open the neighbours' shares, and hide the vector.
+
+    Parameters
+    ----------
+    vector : uint32, shape (length,), each below 2^bits. It is not changed.
+
+    Guarantees
+    ----------
+    The result is uniform modulo 2^bits for everyone who lacks this member's seed, or the secrets of its neighbours
+    that delivered shares (Bonawitz et al. 2017, Section 4). Write down that privacy is spent *before* it is sent.
+    """
+    _require_stage(state, Stage.SHARED)
+    session, me = state.session, state.me
+    _require_vector(vector, session)
+    _require_members("sharers", delivery.sharers, state.advertisers, session, me)
+    peers = [peer for peer in delivery.sharers if peer in state.mask_keys]
+    if sorted(delivery.sealed) != peers:
+        raise ProtocolViolation(f"client {me} got shares from other clients than its {len(peers)} neighbours")
+    shares = {peer: unseal(session, state.sealing_keys[peer], peer, me, delivery.sealed[peer]) for peer in peers}
+    own = agreement_key(state.mask_secret)
+    keys = {peer: pair_key(session, b"mask", own, me, state.mask_keys[peer], peer) for peer in peers}
+    masked = vector.copy()
+    apply_masks(
+        masked,
+        add=[self_key(session, me, state.seed), *(keys[peer] for peer in peers if me < peer)],
+        subtract=[keys[peer] for peer in peers if me > peer],
+    )
+    keep_bits(masked, session.bits)
+    after = replace(
+        state, stage=Stage.MASKED, mask_secret=b"", seed=b"", sealing_keys={}, shares=shares, sharers=delivery.sharers
+    )  # fmt: skip
+    return after, masked
+
+
+def confirm(state: ClientState, survivors: Sequence[ClientId], identity: Identity) -> tuple[ClientState, Confirmation]:
+    """Stage 3: sign who is in the sum, together with all that was told before.
+
+    Guarantees
+    ----------
+    Signs one list per attempt, of at least ``survivors`` sharers with this member among them.
+    """
+    _require_stage(state, Stage.MASKED)
+    survivors = tuple(survivors)
+    _require_members("survivors", survivors, state.sharers, state.session, state.me)
+    view = view_digest(state.adverts, state.sharers, survivors)
+    return replace(state, stage=Stage.CONFIRMED, survivors=survivors), sign_view(state.session, identity, view)
+
+
+def reveal(
+    state: ClientState, confirmations: Iterable[Confirmation], directory: Directory
+) -> tuple[ClientState, Revealed]:
+    """Stage 4: once enough members confirm the same, give up the shares that unmask the sum, and forget everything.
+
+    Guarantees
+    ----------
+    For each neighbour one of two: the share of its seed if it survived, of its mask secret if it did not. Never both,
+    and nothing unless at least ``survivors`` survivors signed the very view that this member signed.
+    """
+    _require_stage(state, Stage.CONFIRMED)
+    session = state.session
+    view = view_digest(state.adverts, state.sharers, state.survivors)
+    survivors, confirmed = set(state.survivors), set()
+    for confirmation in confirmations:
+        if confirmation.sender not in survivors or not is_genuine_confirmation(session, confirmation, view, directory):
+            raise ProtocolViolation(f"client {confirmation.sender} does not confirm what client {state.me} was told")
+        confirmed.add(confirmation.sender)
+    if len(confirmed) < session.survivors:
+        raise ProtocolViolation(f"{len(confirmed)} members confirm the survivors; {session.survivors} must")
+    revealed = Revealed(
+        seed_shares={peer: both[: shamir.SHARE_BYTES] for peer, both in state.shares.items() if peer in survivors},
+        mask_shares={peer: both[shamir.SHARE_BYTES :] for peer, both in state.shares.items() if peer not in survivors},
+    )
+    return replace(state, stage=Stage.FINISHED, shares={}), revealed
+
+
+def _require_stage(state: ClientState, stage: Stage) -> None:
+    if state.stage != stage:
+        raise ProtocolViolation(
+            f"client {state.me} has {state.stage.name.lower()}; this step comes once, after it has {stage.name.lower()}"
+        )
+
+
+def _require_members(
+    what: str, ids: tuple[ClientId, ...], allowed: tuple[ClientId, ...], session: Session, me: ClientId
+) -> None:
+    """A list of members must be in order, without repetition, within a known one, long enough, and with ourselves."""
+    if not is_ascending(ids) or not set(ids) <= set(allowed):
+        raise ProtocolViolation(f"the {what} must come from distinct, known members in ascending order")
+    if len(ids) < session.survivors:
+        raise ProtocolViolation(f"there are {len(ids)} {what}; at least {session.survivors} are needed")
+    if me not in ids:
+        raise ProtocolViolation(f"client {me} is missing from the {what}")
+
+
+def _require_vector(vector: Words, session: Session) -> None:
+    if vector.dtype != np.uint32 or vector.shape != (session.length,):
+        raise InvalidInput(
+            f"the vector is {vector.dtype} of shape {vector.shape}; it must be uint32 of shape ({session.length},)"
+        )
+    if int(vector.max()) >> session.bits:
+        raise InvalidInput(f"the vector holds numbers of more than {session.bits} bits; reduce it modulo 2^bits")

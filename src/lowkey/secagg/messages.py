@@ -1,0 +1,128 @@
+"""What travels between members and server, and the texts under the signatures.
+
+Adverts and confirmations are signed, sealed shares are authenticated by keys agreed on from signed adverts. Masked
+vectors and revealed shares are for the server alone: its transport says from whom they come.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from lowkey.errors import InvalidInput
+from lowkey.secagg.keys import KEY_BYTES, Directory, Identity, is_signed_by
+from lowkey.secagg.session import VERSION, Session, be32
+from lowkey.types import ClientId
+
+SIGNATURE_BYTES = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Advert:
+    """Stage 0, member to all: fresh public keys, and the digest of the seed of its own mask."""
+
+    sender: ClientId
+    sealing_key: bytes
+    mask_key: bytes
+    seed_digest: bytes
+    signature: bytes
+
+    def __post_init__(self) -> None:
+        sizes = [len(self.sealing_key), len(self.mask_key), len(self.seed_digest), len(self.signature)]
+        if sizes != [KEY_BYTES, KEY_BYTES, 32, SIGNATURE_BYTES]:
+            raise InvalidInput(f"an advert has fields of {sizes} bytes; they must have 32, 32, 32 and 64")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SealedShares:
+    """Stage 1, member to its neighbours: to each a share of both secrets that nobody else can read."""
+
+    sealed: dict[ClientId, bytes] = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delivery:
+    """Stage 2, server to member: who delivered shares (ascending), and those that are for this member, by sender."""
+
+    sharers: tuple[ClientId, ...]
+    sealed: dict[ClientId, bytes] = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Confirmation:
+    """Stage 3, member to all: its signature under what it was told about adverts, sharers and survivors."""
+
+    sender: ClientId
+    signature: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Revealed:
+    """Stage 4, member to server: shares of the seeds of survivors, and of the mask secrets of those who dropped out."""
+
+    seed_shares: dict[ClientId, bytes] = field(repr=False)
+    mask_shares: dict[ClientId, bytes] = field(repr=False)
+
+
+def sign_advert(
+    session: Session, identity: Identity, sealing_key: bytes, mask_key: bytes, seed_digest: bytes
+) -> Advert:
+    """An advert that counts in this session alone."""
+    text = _text(session, b"advert", identity.client, sealing_key + mask_key + seed_digest)
+    return Advert(
+        sender=identity.client,
+        sealing_key=sealing_key,
+        mask_key=mask_key,
+        seed_digest=seed_digest,
+        signature=identity.sign(text),
+    )
+
+
+def is_genuine_advert(session: Session, advert: Advert, directory: Directory) -> bool:
+    """Whether a member of the roster that is enrolled signed it for this very session."""
+    return advert.sender in session and _is_signed(
+        session, b"advert", advert, advert.sealing_key + advert.mask_key + advert.seed_digest, directory
+    )
+
+
+def sign_view(session: Session, identity: Identity, view: bytes) -> Confirmation:
+    """A signature under a view: see :func:`view_digest`."""
+    signature = identity.sign(_text(session, b"confirm", identity.client, view))
+    return Confirmation(sender=identity.client, signature=signature)
+
+
+def is_genuine_confirmation(session: Session, confirmation: Confirmation, view: bytes, directory: Directory) -> bool:
+    """Whether its sender confirms this very view."""
+    return _is_signed(session, b"confirm", confirmation, view, directory)
+
+
+def adverts_digest(adverts: Sequence[Advert]) -> bytes:
+    """32 bytes that stand for a list of adverts; every field has a fixed size, so no two lists look alike."""
+    fields = (be32(a.sender) + a.sealing_key + a.mask_key + a.seed_digest + a.signature for a in adverts)
+    return hashlib.sha256(b"".join(fields)).digest()
+
+
+def view_digest(adverts: bytes, sharers: Sequence[ClientId], survivors: Sequence[ClientId]) -> bytes:
+    """What a member was told: digest of the adverts, who delivered shares, whose vectors are in the sum."""
+    told = adverts + be32(len(sharers), *sharers) + be32(len(survivors), *survivors)
+    return hashlib.sha256(told).digest()
+
+
+def seed_digest(seed: bytes) -> bytes:
+    """Lets the server check a recovered seed; tells nothing about 32 random bytes."""
+    return hashlib.sha256(b"seed|" + seed).digest()
+
+
+def _text(session: Session, stage: bytes, sender: ClientId, payload: bytes) -> bytes:
+    """The session's digest stands for version, run, round, attempt, roster, thresholds and terms."""
+    return b"|".join((VERSION, stage, session.digest + be32(sender) + hashlib.sha256(payload).digest()))
+
+
+def _is_signed(
+    session: Session, stage: bytes, message: Advert | Confirmation, payload: bytes, directory: Directory
+) -> bool:
+    verify_key = directory.get(message.sender)
+    return verify_key is not None and is_signed_by(
+        verify_key, _text(session, stage, message.sender, payload), message.signature
+    )
