@@ -9,33 +9,10 @@ import pytest
 from scipy.stats import binom, norm
 
 from lowkey.errors import InvalidInput
-from lowkey.privacy.auditing import (
-    gaussian_delta,
-    gaussian_epsilon,
-    one_run_bound,
-    one_run_p_value,
-    rate_upper_bound,
-    two_world_bound,
-)
+from lowkey.privacy import server_epsilon
+from lowkey.privacy.auditing import one_run_bound, one_run_p_value, rate_upper_bound, two_world_bound
 
 DELTA = 1e-5
-
-
-@pytest.mark.parametrize(("releases", "epsilon"), [(1, 2.6727), (3, 5.0181), (10, 10.3277)])
-def test_epsilon_of_gaussian_noise(releases: int, epsilon: float) -> None:
-    assert gaussian_epsilon(math.sqrt(releases) / 1.54, DELTA) == pytest.approx(epsilon, abs=1e-4)
-
-
-@pytest.mark.parametrize("mu", [1e-4, 0.05, 0.6, 3.0, 40.0])
-def test_epsilon_is_the_inverse_of_delta(mu: float) -> None:
-    epsilon = gaussian_epsilon(mu, DELTA)
-    assert epsilon > 0
-    assert gaussian_delta(epsilon, mu) == pytest.approx(DELTA, rel=1e-6)
-
-
-def test_a_shift_within_delta_costs_nothing() -> None:
-    assert gaussian_epsilon(0.0, DELTA) == 0.0
-    assert gaussian_epsilon(1e-6, DELTA) == 0.0
 
 
 @pytest.mark.parametrize(("count", "trials"), [(0, 10), (3, 10), (9, 10), (40, 1000)])
@@ -53,7 +30,7 @@ def test_two_worlds_by_hand() -> None:
     bound = two_world_bound(present=1000, absent=2000, missed=300, false_alarms=500, delta=DELTA)
     missing, alarms = rate_upper_bound(300, 1000, 0.025), rate_upper_bound(500, 2000, 0.025)
     assert bound.mu == pytest.approx(norm.isf(missing) + norm.isf(alarms))
-    assert bound.epsilon == gaussian_epsilon(bound.mu, DELTA)
+    assert bound.epsilon == pytest.approx(server_epsilon(1 / bound.mu, 1, DELTA))
 
 
 def test_guessing_proves_nothing() -> None:

@@ -52,7 +52,7 @@ def audit(
 
     try:
         from lowkey.experiments.build import scheme_of
-        from lowkey.simulation import audit as attack
+        from lowkey.simulation import run_audit
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
@@ -60,7 +60,7 @@ def audit(
 
     config = load_config(preset, assignments or [])
     with _progress(quiet=quiet) as progress:
-        found = attack(
+        found = run_audit(
             scheme_of(config).privacy,
             trials=trials,
             canaries=canaries,

@@ -17,11 +17,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import log_ndtr, ndtr, ndtri
+from scipy.special import ndtri
 from scipy.stats import beta, binom
 
 from lowkey import checks
 from lowkey.errors import InvalidInput
+from lowkey.privacy.distributions import gaussian_epsilon
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,21 +69,6 @@ class OneRunBound:
     epsilon: float
 
 
-def gaussian_delta(epsilon: float, mu: float) -> float:
-    """δ(ε) of Gaussian noise that one client shifts by μ standard deviations; Balle and Wang (2018), Theorem 8."""
-    return float(ndtr(mu / 2 - epsilon / mu) - math.exp(epsilon + log_ndtr(-mu / 2 - epsilon / mu)))
-
-
-def gaussian_epsilon(mu: float, delta: float) -> float:
-    """The exact ε at δ of Gaussian noise that one client shifts by μ standard deviations."""
-    checks.not_negative("mu", mu)
-    checks.fraction("delta", delta, include_one=False)
-    if mu == 0 or gaussian_delta(0.0, mu) <= delta:
-        return 0.0
-    enough = mu * (mu / 2 - float(ndtri(delta)))  # there the first term of δ(ε) alone is δ
-    return float(brentq(lambda epsilon: gaussian_delta(epsilon, mu) - delta, 0.0, enough))
-
-
 def rate_upper_bound(count: int, trials: int, significance: float) -> float:
     """A rate that is below the true one with at most this probability; Clopper and Pearson (1934)."""
     checks.at_least("trials", trials, 1)
@@ -116,7 +102,7 @@ def two_world_bound(
         delta=delta,
         significance=significance,
         mu=mu,
-        epsilon=gaussian_epsilon(mu, delta),
+        epsilon=gaussian_epsilon(mu, delta) if mu > 0 else 0.0,
     )
 
 

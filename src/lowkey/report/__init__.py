@@ -1,4 +1,4 @@
-"""Reports from run directories: tables, curves, one HTML page. Reads runs, never changes them. And the picture of an audit."""
+"""Reports from run directories: tables, curves, one HTML page; and the picture of an audit. Never changes a run."""
 
 from lowkey.report.audits import write_audit
 from lowkey.report.render import write_report

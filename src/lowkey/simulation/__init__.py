@@ -1,8 +1,9 @@
 """Simulation on one machine: the same clients and rounds as deployed, in worker processes."""
 
+from lowkey.simulation.audit import Audit, run_audit
 from lowkey.simulation.experiment import run_experiment
 from lowkey.simulation.in_process import InProcess
 from lowkey.simulation.library import Simulation, simulate
 from lowkey.simulation.workers import WorkerPool
 
-__all__ = ["InProcess", "Simulation", "WorkerPool", "run_experiment", "simulate"]
+__all__ = ["Audit", "InProcess", "Simulation", "WorkerPool", "run_audit", "run_experiment", "simulate"]

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from lowkey import checks
 from lowkey.errors import InvalidInput
-from lowkey.privacy import ClientLevelPrivacy, Privacy
-from lowkey.privacy.auditing import OneRunBound, TwoWorldBound, gaussian_epsilon, one_run_bound, two_world_bound
+from lowkey.privacy import ClientLevelPrivacy, Privacy, server_epsilon
+from lowkey.privacy.auditing import OneRunBound, TwoWorldBound, one_run_bound, two_world_bound
 from lowkey.rng import OSSecrets, Secrets, coin_flips
 from lowkey.simulation.canaries import CanaryRounds, Defect
 from lowkey.types import FloatArray
@@ -75,7 +75,7 @@ class Audit:
         return {"passed": self.passed, **bounds, **asdict(self)}
 
 
-def audit(
+def run_audit(
     privacy: Privacy,
     *,
     trials: int = 100_000,
@@ -129,7 +129,7 @@ def audit(
 
     present, absent = views[:attacked, :size], views[:attacked, size:]
     return Audit(
-        epsilon_claimed=gaussian_epsilon(1 / privacy.noise_multiplier, privacy.delta),
+        epsilon_claimed=server_epsilon(privacy.noise_multiplier, 1, privacy.delta),
         two_world=two_world_bound(
             present=present.size,
             absent=absent.size,

@@ -181,9 +181,7 @@ class _Tampered(ClientLevelPrivacy):
     def __repr__(self) -> str:  # what is agreed on is compared by it
         return super().__repr__().replace(type(self).__qualname__, ClientLevelPrivacy.__qualname__, 1)
 
-    def protect(
-        self, measurement: Measurement | None, *, length: int, clip_norm: float, source: BitSource
-    ) -> Noised:
+    def protect(self, measurement: Measurement | None, *, length: int, clip_norm: float, source: BitSource) -> Noised:
         encoding = self.encoding(length)
         if measurement is None:
             bounded = encoding.zeros()
