@@ -16,6 +16,9 @@ SMALL = [
 ]  # fmt: skip
 
 
+PAPER = ["--clients", 6000, "--cohort", 100]
+
+
 def lowkey(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "lowkey", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=200)
@@ -41,23 +44,40 @@ def test_version_and_help() -> None:
 
 
 def test_privacy_epsilon() -> None:
-    setting = ["--sampling-probability", 1 / 60, "--noise-multiplier", 1.54, "--rounds", 200, "--delta", 1e-5]
+    setting = [*PAPER, "--noise-multiplier", 1.54, "--rounds", 200, "--delta", 1e-5]
     found = json_of("privacy", "epsilon", *setting)
     assert found == {
         "epsilon_paper": pytest.approx(1.0006, abs=5e-4),
         "epsilon_rdp": pytest.approx(0.7734, abs=5e-4),
         "epsilon_pld": pytest.approx(0.6806, abs=5e-4),
+        "epsilon_server": pytest.approx(10.3277, abs=1e-4),
+        "participations": 10,
+        "delta": 1e-5,
+        "sampling": "poisson_padded",
+        "adjacency": "zero-out",
+        "unit": "client",
+        "roster": 160,
+        "survivors": 144,
+        "honest": 128,
     }
+
+
+def test_privacy_epsilon_tells_the_whole_guarantee() -> None:
+    setting = [*PAPER, "--noise-multiplier", 1.54, "--rounds", 200, "--participations", 3]
     text = lowkey("privacy", "epsilon", *setting).stdout
-    assert "0.6806" in text
-    assert "one client" in text
-    fixed = json_of("privacy", "epsilon", *setting, "--sampling", "fixed", "--clients", 6000)
-    assert fixed["epsilon_paper"] is None
-    assert fixed["epsilon_pld"] == pytest.approx(3.3534, abs=5e-3)
+    for part in (
+        "0.6806", "0.7737 RDP", "1.0006 as the paper counts", "5.0181 for the server", "Unit: one client", "zero-out",
+        "δ = 1e-05", "poisson_padded", "κ = 128", "c_max = 16", "Not covered: ",
+    ):  # fmt: skip
+        assert part in text
+    text = lowkey("privacy", "epsilon", *setting, "--sampling", "fixed").stdout
+    for part in ("3.353", "the paper's ε does not hold", "replace-one", "5.0181 for the server"):
+        assert part in text
+    assert "as the paper counts" not in text
 
 
 def test_privacy_calibrate() -> None:
-    base = ["privacy", "calibrate", "--epsilon", 1, "--delta", 1e-5, "--sampling-probability", 1 / 60]
+    base = ["privacy", "calibrate", "--epsilon", 1, "--delta", 1e-5, *PAPER]
     assert json_of(*base, "--rounds", 200)["noise_multiplier"] == pytest.approx(1.2245, abs=1.01e-4)
     assert json_of(*base, "--noise-multiplier", 1.54)["rounds"] == 431
     assert "either --rounds" in error_of(*base)
@@ -66,11 +86,14 @@ def test_privacy_calibrate() -> None:
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["--sampling-probability", 2, "--noise-multiplier", 1, "--rounds", 1], "sampling probability is 2"),
-        (["--sampling-probability", 0.1, "--noise-multiplier", -1, "--rounds", 1], "noise multiplier is -1"),
-        (["--sampling-probability", 0.1, "--noise-multiplier", 1, "--rounds", 1, "--delta", 1], "delta is 1"),
-        (["--sampling-probability", 0.1, "--noise-multiplier", 1, "--rounds", 0], "rounds is 0"),
-        (["--noise-multiplier", 1, "--rounds", 1], "sampling-probability"),
+        ([*PAPER, "--noise-multiplier", -1, "--rounds", 1], "noise multiplier is -1"),
+        ([*PAPER, "--noise-multiplier", "nan", "--rounds", 1], "noise multiplier is nan"),
+        ([*PAPER, "--noise-multiplier", 1, "--rounds", 1, "--delta", 1], "delta is 1"),
+        ([*PAPER, "--noise-multiplier", 1, "--rounds", 1, "--delta", 1e-3], "below 0.000166667"),
+        ([*PAPER, "--noise-multiplier", 1, "--rounds", 0], "rounds is 0"),
+        ([*PAPER, "--noise-multiplier", 1, "--rounds", 1, "--sampling", "all"], "poisson_padded"),
+        (["--clients", 10, "--cohort", 11, "--noise-multiplier", 1, "--rounds", 1], "cohort is 11"),
+        (["--clients", 10, "--noise-multiplier", 1, "--rounds", 1], "cohort"),
     ],
 )
 def test_bad_privacy_settings(arguments: list[object], named: str) -> None:

@@ -109,7 +109,7 @@ def test_the_papers_twenty_rows() -> None:
         if config.privacy is not None:
             assert config.privacy.clip_norm == clip[config.codec.ratio]
             assert (config.privacy.noise_multiplier, config.privacy.delta) == (1.54, 1e-5)
-            assert scheme.privacy.sampling.kind == "poisson"
+            assert scheme.privacy.sampling.mode == "poisson_padded"
             assert scheme.privacy.sampling.probability == pytest.approx(1 / 60)
         if name.startswith("fashion-mnist/fl-cs"):
             assert (scheme.server.rate, scheme.server.momentum) == (0.35, 0.9)

@@ -24,7 +24,7 @@ from lowkey.federation import (
     make_scheme,
     round_flow,
 )
-from lowkey.privacy import ClientLevelPrivacy, Cohort, Ledger
+from lowkey.privacy import ClientLevelPrivacy, Cohort, Event, Ledger
 from lowkey.protocols import LocalUpdate
 from lowkey.rng import OSSecrets, ReplaySecrets
 from lowkey.simulation import InProcess
@@ -184,10 +184,13 @@ def test_empty_cohort_releases_noise_of_full_size() -> None:
     scheme = scheme_for("fl-std-dp", noise_multiplier=2.0)
 
     class Nobody:
-        kind, population, probability, expected_size = "poisson", N, 0.25, 10.0
+        population, probability, expected_size = N, 0.25, 10.0
 
         def draw(self, source: object) -> Cohort:
             return Cohort((), (3,))
+
+        def event(self, noise_multiplier: float) -> Event:
+            return Event(noise_multiplier=noise_multiplier, sampling_probability=0.25)
 
     scheme = replace(scheme, privacy=replace(scheme.privacy, sampling=Nobody()))
     weights = play(scheme, secrets=OSSecrets()).weights * 10  # the sum

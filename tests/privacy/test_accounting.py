@@ -12,7 +12,7 @@ from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 
 from lowkey.errors import InvalidInput
-from lowkey.privacy import Event, affordable_rounds, calibrate_noise, claimed_epsilon, epsilon
+from lowkey.privacy import Event, PoissonSampling, affordable_rounds, calibrate_noise, claimed_epsilon, epsilon
 
 DELTA = 1e-5
 FASHION = {"noise_multiplier": 1.54, "sampling_probability": 1 / 60, "population": 6000}
@@ -78,7 +78,7 @@ def test_rounds_add_up_in_any_order() -> None:
 @pytest.mark.parametrize(("setting", "expected"), [(FASHION, 3.3534), (MEDICAL, 3.3732)], ids=["fashion", "medical"])
 def test_fixed_size_is_accounted_as_such(setting: dict[str, float], expected: float) -> None:
     rounds = 200 if setting is FASHION else 100
-    spent = epsilon([Event(kind="fixed", **setting, count=rounds)], DELTA)  # type: ignore[arg-type]
+    spent = epsilon([Event(kind="fixed", adjacency="replace-one", **setting, count=rounds)], DELTA)  # type: ignore[arg-type]
     assert spent.pld == pytest.approx(expected, abs=5e-3)
     assert spent.rdp == pytest.approx(4.9076 if setting is FASHION else 4.9931, abs=5e-4)
     assert spent.paper is None
@@ -97,12 +97,13 @@ def test_dp_accounting_still_needs_half_the_multiplier_for_replacing_one() -> No
 
 def test_mixed_sampling_is_refused() -> None:
     with pytest.raises(InvalidInput, match="different neighbours"):
-        epsilon([Event(**FASHION), Event(kind="fixed", **FASHION)], DELTA)
+        epsilon([Event(**FASHION), Event(kind="fixed", adjacency="replace-one", **FASHION)], DELTA)
 
 
 @pytest.mark.parametrize(("q", "rounds", "expected"), [(1 / 60, 200, 1.2245), (100 / 5011, 100, 1.1615)])
 def test_calibrated_noise(q: float, rounds: int, expected: float) -> None:
-    z = calibrate_noise(target_epsilon=1.0, delta=DELTA, sampling_probability=q, rounds=rounds)
+    sampling = PoissonSampling(population=6000 if rounds == 200 else 5011, probability=q)
+    z = calibrate_noise(sampling, target_epsilon=1.0, delta=DELTA, rounds=rounds)
     assert z == pytest.approx(expected, abs=1.01e-4)
 
     def spent(noise: float) -> float:
@@ -138,11 +139,11 @@ def test_claim_is_rounded_up() -> None:
         {"sampling_probability": math.nan},
         {"count": 0},
         {"kind": "shuffled"},
-        {"kind": "fixed", "population": None},
+        {"kind": "fixed", "adjacency": "replace-one", "population": None},
     ],
 )
 def test_bad_events_are_refused(bad: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=r"must|needs"):
+    with pytest.raises(ValueError, match=r"must|accounted"):
         Event(**(FASHION | bad))  # type: ignore[arg-type]
 
 

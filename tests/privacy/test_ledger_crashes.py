@@ -55,10 +55,12 @@ def test_after_a_failed_write_nothing_more_is_written(path: Path, monkeypatch: p
         raise OSError(28, "No space left on device")
 
     with Ledger(path, run="first") as ledger:
+        ledger.intend(1, 0, EVENT)
         monkeypatch.setattr(os, "fsync", full)
         with pytest.raises(LedgerError, match=r"ledger\.jsonl cannot be written \(No space left on device\)"):
-            ledger.intend(1, 0, EVENT)
+            ledger.abort(1, 0)
         monkeypatch.undo()
+        assert ledger.events == (EVENT,)  # what is not known to be on disk was not taken back
         with pytest.raises(LedgerError, match="closed"):
             ledger.intend(1, 1, EVENT)
 

@@ -126,35 +126,3 @@ def test_one_record_gives_the_event_of_its_own_sampler() -> None:
 def test_bad_settings_are_refused(changes: dict[str, float], named: str) -> None:
     with pytest.raises(InvalidInput, match=named):
         privacy(**changes)
-
-
-def test_poisson_cohorts() -> None:
-    """Sizes are binomial and members uniform (chi-square and exact test, false alarm 1e-6 each)."""
-    source = OSSecrets().source()
-    cohorts = [SAMPLING.draw(source) for _ in range(500)]
-    sizes = [len(c.contributors) for c in cohorts]
-    assert stats.binomtest(sum(sizes), 500 * 1000, 0.1).pvalue > 1e-6
-    assert len(set(sizes)) > 10
-    members = np.bincount([m for c in cohorts for m in c.contributors], minlength=1000)
-    assert stats.chisquare(members).pvalue > 1e-6
-    assert SAMPLING.expected_size == 100
-
-
-def test_an_empty_poisson_round_still_carries_noise() -> None:
-    rare = PoissonSampling(population=50, probability=1e-12)
-    cohort = rare.draw(OSSecrets().source())
-    assert cohort.contributors == ()
-    assert len(cohort.noise_only) == cohort.size == 1
-
-
-def test_fixed_cohorts() -> None:
-    sampling = FixedSizeSampling(population=30, size=7)
-    drawn = [sampling.draw(OSSecrets().source()).contributors for _ in range(300)]
-    assert all(len(set(c)) == 7 for c in drawn)
-    assert stats.chisquare(np.bincount(np.concatenate(drawn), minlength=30)).pvalue > 1e-6
-
-
-@pytest.mark.parametrize("size", [0, 31])
-def test_impossible_cohorts_are_refused(size: int) -> None:
-    with pytest.raises(InvalidInput, match=r"federation\.cohort"):
-        FixedSizeSampling(population=30, size=size)

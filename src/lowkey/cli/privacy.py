@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lowkey.cli.output import JsonOption, emit, human_epsilon
+from lowkey.cli.output import JsonOption, emit
+
+if TYPE_CHECKING:
+    from lowkey.privacy import Event, Sampling
 
 app = typer.Typer(help="What a setting costs in privacy, and which noise reaches a target.")
 
@@ -15,96 +19,133 @@ app = typer.Typer(help="What a setting costs in privacy, and which noise reaches
 class SamplingChoice(StrEnum):
     """How cohorts are drawn."""
 
-    poisson = "poisson"
+    all = "all"
+    poisson_padded = "poisson_padded"
+    secret_poisson = "secret_poisson"
     fixed = "fixed"
 
 
-Probability = Annotated[float, typer.Option(help="Chance of a client to contribute to a round, q.")]
-Rounds = Annotated[int, typer.Option(help="Number of rounds, T.")]
+Clients = Annotated[int, typer.Option(help="Number of enrolled clients, N.")]
+Cohort = Annotated[int, typer.Option(help="Expected number of clients whose data is in a round, q·N.")]
 Delta = Annotated[float, typer.Option(help="δ of the guarantee.")]
 SamplingOption = Annotated[
-    SamplingChoice, typer.Option(help="How cohorts are drawn; a fixed size is accounted for as such, not as Poisson.")
+    SamplingChoice | None,
+    typer.Option(help="How cohorts are drawn; all when the cohort is everybody, else poisson_padded."),
 ]
-Clients = Annotated[int | None, typer.Option(help="Number of clients; needed with --sampling fixed.")]
-
-_ABOUT = (
-    "Unit: one client with all its data. δ = {delta:g}. Sampling: {sampling}; neighbours: {neighbours}.\n"
-    "For people who see released models but not who took part; against the server nothing is claimed."
-)
-_NEIGHBOURS = {"poisson": "one client's contribution present or zero", "fixed": "one client replaced by another"}
+Roster = Annotated[int | None, typer.Option(help="With secret_poisson: clients asked in a round; everybody if unset.")]
+Participations = Annotated[
+    int | None, typer.Option(help="Rounds that ask one client, for the server's view; as many as likely if unset.")
+]
+Dropouts = Annotated[float, typer.Option(help="Share of a roster that may leave.")]
+Colluders = Annotated[float, typer.Option(help="Share of a roster that may collude with the server.")]
+LargeDelta = Annotated[bool, typer.Option("--allow-large-delta", help="Accept a δ of 1/N or more.")]
 
 
 @app.command()
 def epsilon(
     *,
-    sampling_probability: Probability,
+    clients: Clients,
+    cohort: Cohort,
     noise_multiplier: Annotated[float, typer.Option(help="Noise of the sum relative to the clip norm, z.")],
-    rounds: Rounds,
+    rounds: Annotated[int, typer.Option(help="Number of rounds, T.")],
     delta: Delta = 1e-5,
-    sampling: SamplingOption = SamplingChoice.poisson,
-    clients: Clients = None,
+    sampling: SamplingOption = None,
+    roster: Roster = None,
+    participations: Participations = None,
+    dropouts: Dropouts = 0.1,
+    colluders: Colluders = 0.1,
+    allow_large_delta: LargeDelta = False,
     as_json: JsonOption = False,
 ) -> None:
-    """ε after some rounds, by three accountants."""
-    from lowkey.privacy import Event
-    from lowkey.privacy import epsilon as account
-
-    event = Event(
-        kind=sampling.value,
-        noise_multiplier=noise_multiplier,
-        sampling_probability=sampling_probability,
-        population=clients,
-        count=rounds,
-    )
-    spent = account([event], delta)
-    if as_json:
-        emit({"epsilon_paper": spent.paper, "epsilon_rdp": spent.rdp, "epsilon_pld": spent.pld})
-        return
-    typer.echo(f"ε = {spent.claimed:.4f}   (PLD, the figure to claim)")
-    typer.echo(f"    {human_epsilon(spent.rdp)}   by RDP")
-    if spent.paper is not None:
-        typer.echo(f"    {human_epsilon(spent.paper)}   as the paper counts (classic moments accountant)")
-    typer.echo(_ABOUT.format(delta=delta, sampling=sampling.value, neighbours=_NEIGHBOURS[sampling.value]))
+    """ε after some rounds: for people who see the models, and for the server."""
+    sampler = _sampling(sampling, clients, cohort, roster, delta, allow_large_delta)
+    event = replace(sampler.event(noise_multiplier), count=rounds)
+    _show(sampler, event, delta, participations, dropouts, colluders, as_json, {})
 
 
 @app.command()
 def calibrate(
     *,
-    epsilon: Annotated[float, typer.Option(help="Target ε.")],
-    sampling_probability: Probability,
+    epsilon: Annotated[float, typer.Option(help="Target ε, for people who see released models.")],
+    clients: Clients,
+    cohort: Cohort,
     rounds: Annotated[int | None, typer.Option(help="Number of rounds; gives the noise they need.")] = None,
     noise_multiplier: Annotated[float | None, typer.Option(help="Noise; gives the rounds it affords.")] = None,
     delta: Delta = 1e-5,
-    sampling: SamplingOption = SamplingChoice.poisson,
-    clients: Clients = None,
+    sampling: SamplingOption = None,
+    roster: Roster = None,
+    participations: Participations = None,
+    dropouts: Dropouts = 0.1,
+    colluders: Colluders = 0.1,
+    allow_large_delta: LargeDelta = False,
     as_json: JsonOption = False,
 ) -> None:
     """The noise that --rounds need for a target ε, or the rounds that --noise-multiplier affords."""
     from lowkey.errors import InvalidInput
-    from lowkey.privacy import Event, affordable_rounds, calibrate_noise
+    from lowkey.privacy import affordable_rounds, calibrate_noise
 
     if (rounds is None) == (noise_multiplier is None):
         raise InvalidInput("give either --rounds (to get the noise) or --noise-multiplier (to get the rounds)")
+    sampler = _sampling(sampling, clients, cohort, roster, delta, allow_large_delta)
     if rounds is not None:
-        noise_multiplier = calibrate_noise(
-            target_epsilon=epsilon,
-            delta=delta,
-            sampling_probability=sampling_probability,
-            rounds=rounds,
-            kind=sampling.value,
-            population=clients,
-        )
-    else:
-        assert noise_multiplier is not None
-        event = Event(
-            kind=sampling.value,
-            noise_multiplier=noise_multiplier,
-            sampling_probability=sampling_probability,
-            population=clients,
-        )
-        rounds = affordable_rounds(event, target_epsilon=epsilon, delta=delta)
+        noise_multiplier = calibrate_noise(sampler, target_epsilon=epsilon, delta=delta, rounds=rounds)
+    assert noise_multiplier is not None
+    if rounds is None:
+        rounds = affordable_rounds(sampler.event(noise_multiplier), target_epsilon=epsilon, delta=delta)
+    found = {"noise_multiplier": noise_multiplier, "rounds": rounds, "target_epsilon": epsilon}
+    if rounds == 0:
+        raise InvalidInput(f"not one round fits into epsilon = {epsilon:g}; raise it or the noise")
+    if not as_json:
+        typer.echo(f"noise multiplier {noise_multiplier:.4f}, {rounds} rounds: ε ≤ {epsilon:g}")
+    event = replace(sampler.event(noise_multiplier), count=rounds)
+    _show(sampler, event, delta, participations, dropouts, colluders, as_json, found)
+
+
+def _sampling(
+    choice: SamplingChoice | None, clients: int, cohort: int, roster: int | None, delta: float, large: bool
+) -> Sampling:
+    from lowkey.privacy import make_sampling, require_small_delta
+
+    sampler = make_sampling(choice.value if choice else None, population=clients, cohort=cohort, roster=roster)
+    require_small_delta(delta, clients, allow_large=large)
+    return sampler
+
+
+def _show(
+    sampler: Sampling,
+    event: Event,
+    delta: float,
+    participations: int | None,
+    dropouts: float,
+    colluders: float,
+    as_json: bool,
+    found: dict[str, Any],
+) -> None:
+    from lowkey.privacy import epsilon as account
+    from lowkey.privacy import guarantee_lines, likely_participations, noise_shares, server_epsilon
+
+    shares = noise_shares(sampler.roster_size, dropouts=dropouts, colluders=colluders)
+    asked = likely_participations(event.count, sampler.probability) if participations is None else participations
+    released = account([event], delta)
+    server = server_epsilon(event.noise_multiplier, asked, delta, coin=sampler.coin)
     if as_json:
-        emit({"noise_multiplier": noise_multiplier, "rounds": rounds, "epsilon": epsilon, "delta": delta})
+        emit(
+            found
+            | {
+                "epsilon_paper": released.paper,
+                "epsilon_rdp": released.rdp,
+                "epsilon_pld": released.pld,
+                "epsilon_server": server,
+                "participations": asked,
+                "delta": delta,
+                "sampling": sampler.mode,
+                "adjacency": event.adjacency,
+                "unit": event.unit,
+                "roster": sampler.roster_size,
+                "survivors": shares.survivors,
+                "honest": shares.honest,
+            }
+        )
         return
-    typer.echo(f"noise multiplier {noise_multiplier:.4f}, {rounds} rounds: ε ≤ {epsilon:g} (PLD)")
-    typer.echo(_ABOUT.format(delta=delta, sampling=sampling.value, neighbours=_NEIGHBOURS[sampling.value]))
+    lines = guarantee_lines(event, released=released, server=server, participations=asked, delta=delta, shares=shares)
+    typer.echo("\n".join(lines))

@@ -115,9 +115,7 @@ class Client:
         weight = float(local.num_examples) if self.scheme.weight_by_examples else 1.0
         return Reply(round=request.round, attempt=request.attempt, vector=_weighted(vector, weight), weight=weight)
 
-    def _noised(
-        self, privacy: ClientLevelPrivacy, state: ClientState, request: Request, operator: Operator
-    ) -> Noised:
+    def _noised(self, privacy: ClientLevelPrivacy, state: ClientState, request: Request, operator: Operator) -> Noised:
         if request.clip_norm is None:
             raise InvalidInput("the request has no clip norm, which a private scheme needs")
         source = self.secrets.source("noise", request.round, request.attempt, state.client)
@@ -149,7 +147,9 @@ def _member(state: ClientState, request: Request) -> MemberState:
     """The part of this client in the aggregation that a request belongs to."""
     member = state.member
     if member is None or (member.session.round, member.session.attempt) != (request.round, request.attempt):
-        raise ProtocolViolation(f"client {state.client} takes no part in attempt {request.attempt} at round {request.round}")
+        raise ProtocolViolation(
+            f"client {state.client} takes no part in attempt {request.attempt} at round {request.round}"
+        )
     return member
 
 

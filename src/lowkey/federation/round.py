@@ -31,7 +31,7 @@ def round_flow(
     secrets: Secrets,
     ledger: Ledger,
     clock: StageClock,
-    directory: Directory = MappingProxyType({}),  # noqa: B008
+    directory: Directory = MappingProxyType({}),
 ) -> Generator[Requests, Replies, RoundOutcome]:
     """Play the round after ``state``.
 

@@ -3,10 +3,12 @@
 from lowkey.privacy.accounting import Epsilon, claimed_epsilon, epsilon, require_small_delta
 from lowkey.privacy.adaptive import AdaptiveClip
 from lowkey.privacy.calibration import affordable_rounds, calibrate_noise
+from lowkey.privacy.client_ledger import ClientLedger, Participation
 from lowkey.privacy.encoding import Encoding
 from lowkey.privacy.events import Event
 from lowkey.privacy.ledger import Entry, Ledger
 from lowkey.privacy.mechanism import ClientLevelPrivacy, NoPrivacy, Privacy
+from lowkey.privacy.policy import Policy, Terms
 from lowkey.privacy.records import Bounded, Measurement, Noised, Open
 from lowkey.privacy.sampling import (
     Cohort,
@@ -23,6 +25,7 @@ from lowkey.privacy.views import group_epsilon, likely_participations, search_ep
 __all__ = [
     "AdaptiveClip",
     "Bounded",
+    "ClientLedger",
     "ClientLevelPrivacy",
     "Cohort",
     "Encoding",
@@ -36,10 +39,13 @@ __all__ = [
     "NoiseShares",
     "Noised",
     "Open",
+    "Participation",
     "PoissonSampling",
+    "Policy",
     "Privacy",
     "Sampling",
     "SamplingMode",
+    "Terms",
     "affordable_rounds",
     "calibrate_noise",
     "claimed_epsilon",

@@ -64,16 +64,22 @@ def epsilon(events: Iterable[Event], delta: float) -> Epsilon:
     counted = _count(events, delta)
     if not counted:
         return Epsilon(paper=0.0, rdp=0.0, pld=0.0)
+    claimed = _pld(counted, delta)
+    if math.isinf(claimed):
+        raise InvalidInput(
+            f"delta is {delta:g}, but in so many rounds the roster overflows with a larger chance; raise delta, or "
+            "lower the number of rounds"
+        )
     published = all(event.kind == "poisson" and event.adjacency == "zero-out" for event, _ in counted)
     return Epsilon(
         paper=_classic(counted, delta) if published else None,
         rdp=_improved(counted, delta),
-        pld=_pld(counted, delta),
+        pld=claimed,
     )
 
 
 def claimed_epsilon(events: Iterable[Event], delta: float) -> float:
-    """The PLD figure alone: what targets are measured by."""
+    """The PLD figure alone, infinite where there is none: what targets are measured by."""
     counted = _count(events, delta)
     return _pld(counted, delta) if counted else 0.0
 

@@ -10,14 +10,17 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar
 
 from lowkey.durable import Lock, append_line
 from lowkey.errors import InvalidInput, LedgerError
 
+EntryT = TypeVar("EntryT")
+Key: TypeAlias = tuple[str, int, int]  # run, round, attempt
 
-class Chain:
-    """An append-only file of records; a subclass says what a record is and which may follow which.
+
+class Chain(Generic[EntryT]):
+    """An append-only file of records about attempts; a subclass says what they mean and which may follow which.
 
     Parameters
     ----------
@@ -37,6 +40,7 @@ class Chain:
     def __init__(self, path: Path | None, *, read_only: bool = False) -> None:
         self._path, self._writable = path, not read_only
         self._heads = [self.FORMAT]
+        self._entries: dict[Key, EntryT] = {}
         self._lock: Lock | None = None
         if path is None:
             return
@@ -53,6 +57,11 @@ class Chain:
         except BaseException:
             self.close()
             raise
+
+    @property
+    def entries(self) -> tuple[EntryT, ...]:
+        """All attempts, in the order in which they were first recorded."""
+        return tuple(self._entries.values())
 
     @property
     def head(self) -> str:
@@ -79,27 +88,28 @@ class Chain:
     def __exit__(self, *_error: object) -> None:
         self.close()
 
-    def _take(self, record: Mapping[str, Any]) -> None:
-        """Check that a record may come next, and remember it; raises LedgerError, InvalidInput or TypeError."""
+    def _entry(self, record: Mapping[str, Any]) -> tuple[Key, EntryT]:
+        """What is known of an attempt after a record; LedgerError, InvalidInput or TypeError if it cannot come next."""
         raise NotImplementedError
 
     def _append(self, record: Mapping[str, Any]) -> None:
         if not self._writable:
             raise LedgerError(f"{self._path} is closed or was opened for reading alone; open it for writing")
-        self._take(record)
+        key, entry = self._entry(record)
         line, head = _seal(self.head, record)
-        if self._path is not None:
-            try:
+        try:
+            if self._path is not None:
                 append_line(self._path, line)
-            except BaseException as error:
-                self.close()  # the file may now end in half a line
-                if not isinstance(error, OSError):
-                    raise
-                raise LedgerError(
-                    f"{self._path} cannot be written ({error.strerror}); nothing may be released without it: free the "
-                    "disk and start again"
-                ) from error
-        self._heads.append(head)
+            self._heads.append(head)
+            self._entries[key] = entry
+        except BaseException as error:
+            self.close()  # the file may now end in half a line, or in a line that is not remembered here
+            if not isinstance(error, OSError):
+                raise
+            raise LedgerError(
+                f"{self._path} cannot be written ({error.strerror}); nothing may be released without it: free the disk "
+                "and start again"
+            ) from error
 
     def _load(self, path: Path) -> None:
         *lines, torn = path.read_bytes().split(b"\n")
@@ -126,12 +136,13 @@ class Chain:
                     "copy: without it nobody knows what was spent"
                 )
             try:
-                self._take(record)
+                key, entry = self._entry(record)
             except (LedgerError, InvalidInput, TypeError) as error:
                 raise LedgerError(
                     f"{path}, line {number} makes no sense ({error}); restore the file from a copy"
                 ) from None
             self._heads.append(head)
+            self._entries[key] = entry
 
 
 def _seal(previous: str, record: Mapping[str, Any]) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """From real measurements to integers modulo 2^bits and back, so that clip, noise and sum are exact.
 
 A measurement of norm S becomes integers of norm S_int = √d/2g: the grid is as fine as the number of coordinates d and
-of bits allows, whatever S is. Rounding is random, up with the probability of the fraction, so that it adds no bias.
+of bits allows, whatever S is, and finer where little noise on few coordinates asks for it. Rounding is random, up with the probability of the fraction, so that it adds no bias.
 It lengthens a vector a little, hence a sensitivity Δ above S_int. Each member of a roster then adds a share of discrete
 Gaussian noise: any κ shares together hide Δ, and more of them do no harm. Coordinates are clamped so that their sum
 wraps modulo 2^bits only where noise passes 9.5 standard deviations.
@@ -81,12 +81,7 @@ class Encoding:
         checks.not_negative("privacy.noise_multiplier", self.noise_multiplier)
         if self.bits not in _COARSENESS:
             raise InvalidInput(f"privacy.bits is {self.bits}; it must be one of {', '.join(map(str, _COARSENESS))}")
-        finer = "raise privacy.bits" if self.bits < max(_COARSENESS) else "lower the number of members"
-        if 0 < self.share_std < _LEAST_STD:
-            raise InvalidInput(
-                f"a share of noise has a standard deviation of {self.share_std:.3g} grid steps; it must be at least "
-                f"{_LEAST_STD:g}: {finer}, or send more measurements than {self.length}"
-            )
+        finer = "raise privacy.bits" if self.bits < max(_COARSENESS) else "raise the noise, or lower the members"
         enough = max(1, self.vote, min(self.sensitivity, _SPIKE * self.norm / math.sqrt(self.length)))
         if self.largest < enough:
             raise InvalidInput(
@@ -96,8 +91,11 @@ class Encoding:
 
     @property
     def norm(self) -> float:
-        """S_int = √d/2g, the clip norm in grid steps."""
-        return math.sqrt(self.length) / (2 * _COARSENESS[self.bits])
+        """S_int, the clip norm in grid steps: √d/2g, or more where a share of noise would be below 8 steps."""
+        usual = math.sqrt(self.length) / (2 * _COARSENESS[self.bits])
+        if self.noise_multiplier == 0.0:
+            return usual
+        return max(usual, _LEAST_STD * math.sqrt(self.honest) / self.noise_multiplier)
 
     @property
     def wire_length(self) -> int:

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 from lowkey import checks
 from lowkey.errors import LedgerError
+from lowkey.privacy.chain import Chain, Key
 from lowkey.privacy.events import Event
-from lowkey.privacy.chain import Chain
 
 State: TypeAlias = Literal["INTENT", "RELEASED", "ABORTED"]
 
@@ -30,7 +30,7 @@ class Entry:
         return self.state != "ABORTED"
 
 
-class Ledger(Chain):
+class Ledger(Chain[Entry]):
     """Every attempt at a private round over one population of clients, by any number of runs, whose costs add up.
 
     An attempt is intended before a client is asked for anything that may enter a sum, then either released, or aborted
@@ -52,7 +52,6 @@ class Ledger(Chain):
 
     def __init__(self, path: Path | None, *, run: str, read_only: bool = False) -> None:
         self.run = run
-        self._entries: dict[tuple[str, int, int], Entry] = {}
         super().__init__(path, read_only=read_only)
 
     @classmethod
@@ -61,18 +60,13 @@ class Ledger(Chain):
         return cls(path, run="", read_only=True)
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
-        """All attempts, in the order of their intents."""
-        return tuple(self._entries.values())
-
-    @property
     def events(self) -> tuple[Event, ...]:
         """What the population has spent, in all runs."""
-        return tuple(entry.event for entry in self._entries.values() if entry.spent)
+        return tuple(entry.event for entry in self.entries if entry.spent)
 
     def events_of(self, run: str) -> tuple[Event, ...]:
         """What one run has spent."""
-        return tuple(entry.event for entry in self._entries.values() if entry.spent and entry.run == run)
+        return tuple(entry.event for entry in self.entries if entry.spent and entry.run == run)
 
     def next_attempt(self, round_number: int) -> int:
         """The first free number for another attempt at a round of this run, from 0."""
@@ -95,7 +89,7 @@ class Ledger(Chain):
     def _write(self, state: State, round_number: int, attempt: int, **more: Any) -> None:
         self._append({"state": state, "run": self.run, "round": round_number, "attempt": attempt, **more})
 
-    def _take(self, record: Mapping[str, Any]) -> None:
+    def _entry(self, record: Mapping[str, Any]) -> tuple[Key, Entry]:
         match record:
             case {"state": str(state), "run": str(run), "round": int(number), "attempt": int(attempt), **more}:
                 key = (run, number, attempt)
@@ -107,12 +101,12 @@ class Ledger(Chain):
             case "INTENT", {"event": dict(fields), **rest} if not rest:
                 if known is not None:
                     raise LedgerError(f"{name} was intended before; try it again as a new attempt")
-                self._entries[key] = Entry(run=run, round=number, attempt=attempt, event=Event(**fields))
+                return key, Entry(run=run, round=number, attempt=attempt, event=Event(**fields))
             case ("RELEASED" | "ABORTED") as outcome, {} if not more:
                 if known is None:
                     raise LedgerError(f"{name} is to be {outcome}, but was never intended")
                 if known.state != "INTENT":
                     raise LedgerError(f"{name} is to be {outcome}, but is {known.state} already")
-                self._entries[key] = replace(known, state=outcome)
+                return key, replace(known, state=outcome)
             case _:
                 raise LedgerError(f"state {state!r} with the fields {', '.join(more) or 'none'} is unknown")

@@ -89,9 +89,7 @@ class ClientLevelPrivacy:
             adaptive=self.adaptive,
         )
 
-    def protect(
-        self, measurement: Measurement | None, *, length: int, clip_norm: float, source: BitSource
-    ) -> Noised:
+    def protect(self, measurement: Measurement | None, *, length: int, clip_norm: float, source: BitSource) -> Noised:
         """Clip, round and add one share of noise; without a measurement, the share alone."""
         encoding = self.encoding(length)
         bounded = encoding.zeros() if measurement is None else encoding.bound(measurement, clip_norm, source)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from lowkey.errors import InvalidInput
 from lowkey.secagg.keys import KEY_BYTES, Directory, Identity, is_signed_by
@@ -69,7 +70,7 @@ def sign_advert(
     session: Session, identity: Identity, sealing_key: bytes, mask_key: bytes, seed_digest: bytes
 ) -> Advert:
     """An advert that counts in this session alone."""
-    text = _text(session, b"advert", identity.client, sealing_key + mask_key + seed_digest)
+    text = _text(session.digest, b"advert", identity.client, sealing_key + mask_key + seed_digest)
     return Advert(
         sender=identity.client,
         sealing_key=sealing_key,
@@ -81,20 +82,26 @@ def sign_advert(
 
 def is_genuine_advert(session: Session, advert: Advert, directory: Directory) -> bool:
     """Whether a member of the roster that is enrolled signed it for this very session."""
-    return advert.sender in session and _is_signed(
-        session, b"advert", advert, advert.sealing_key + advert.mask_key + advert.seed_digest, directory
+    payload = advert.sealing_key + advert.mask_key + advert.seed_digest
+    return (
+        advert.sender in session
+        and advert.sender in directory
+        and _is_signed(session.digest, b"advert", advert.sender, payload, advert.signature, directory[advert.sender])
     )
 
 
 def sign_view(session: Session, identity: Identity, view: bytes) -> Confirmation:
     """A signature under a view: see :func:`view_digest`."""
-    signature = identity.sign(_text(session, b"confirm", identity.client, view))
+    signature = identity.sign(_text(session.digest, b"confirm", identity.client, view))
     return Confirmation(sender=identity.client, signature=signature)
 
 
 def is_genuine_confirmation(session: Session, confirmation: Confirmation, view: bytes, directory: Directory) -> bool:
     """Whether its sender confirms this very view."""
-    return _is_signed(session, b"confirm", confirmation, view, directory)
+    sender = confirmation.sender
+    return sender in directory and _is_signed(
+        session.digest, b"confirm", sender, view, confirmation.signature, directory[sender]
+    )
 
 
 def adverts_digest(adverts: Sequence[Advert]) -> bytes:
@@ -114,15 +121,14 @@ def seed_digest(seed: bytes) -> bytes:
     return hashlib.sha256(b"seed|" + seed).digest()
 
 
-def _text(session: Session, stage: bytes, sender: ClientId, payload: bytes) -> bytes:
+def _text(session: bytes, stage: bytes, sender: ClientId, payload: bytes) -> bytes:
     """The session's digest stands for version, run, round, attempt, roster, thresholds and terms."""
-    return b"|".join((VERSION, stage, session.digest + be32(sender) + hashlib.sha256(payload).digest()))
+    return b"|".join((VERSION, stage, session + be32(sender) + hashlib.sha256(payload).digest()))
 
 
+@lru_cache(maxsize=4096)
 def _is_signed(
-    session: Session, stage: bytes, message: Advert | Confirmation, payload: bytes, directory: Directory
+    session: bytes, stage: bytes, sender: ClientId, payload: bytes, signature: bytes, verify_key: bytes
 ) -> bool:
-    verify_key = directory.get(message.sender)
-    return verify_key is not None and is_signed_by(
-        verify_key, _text(session, stage, message.sender, payload), message.signature
-    )
+    """Remembered, as all of it is public: many clients in one process check each signature once."""
+    return is_signed_by(verify_key, _text(session, stage, sender, payload), signature)

@@ -32,7 +32,7 @@ def pack(values: Words, bits: int) -> bytes:
     joined = padded[:, 0].astype("<u8")
     for index in range(1, group):
         joined |= padded[:, index].astype("<u8") << np.uint64(index * bits)
-    return joined.view(np.uint8).reshape(-1, 8)[:, :width].tobytes()[:size]
+    return joined.view(_low_bytes(width))["low"].tobytes()[:size]
 
 
 def unpack(data: bytes, bits: int, length: int) -> Words:
@@ -44,9 +44,8 @@ def unpack(data: bytes, bits: int, length: int) -> Words:
     if width > 8:
         return _unpack_bit_by_bit(data, bits, length)
     groups = -(-length // group)
-    columns = np.zeros((groups, 8), np.uint8)
-    columns[:, :width] = np.frombuffer(data.ljust(groups * width, b"\0"), np.uint8).reshape(groups, width)
-    joined = columns.view("<u8")[:, 0]
+    joined = np.zeros(groups, "<u8")
+    joined.view(_low_bytes(width))["low"] = np.frombuffer(data.ljust(groups * width, b"\0"), f"V{width}")
     values = np.empty((groups, group), np.uint32)
     for index in range(group):
         values[:, index] = (joined >> np.uint64(index * bits)) & np.uint64(2**bits - 1)
@@ -57,6 +56,11 @@ def _whole_bytes(bits: int) -> tuple[int, int]:
     """Smallest group of numbers that fills whole bytes, and how many; up to 8 bytes are joined in one word."""
     group = 8 // math.gcd(bits, 8)
     return group, group * bits // 8
+
+
+def _low_bytes(width: int) -> np.dtype[np.void]:
+    """The first bytes of little-endian 64-bit words, as a field, so that they are copied in one go."""
+    return np.dtype({"names": ["low"], "formats": [f"V{width}"], "itemsize": 8})
 
 
 def _pack_bit_by_bit(values: Words, bits: int) -> bytes:

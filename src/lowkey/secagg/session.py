@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import struct
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -166,4 +167,4 @@ def is_ascending(ids: tuple[ClientId, ...]) -> bool:
 
 def be32(*numbers: int) -> bytes:
     """Numbers below 2^32 as four big-endian bytes each."""
-    return b"".join(number.to_bytes(4, "big") for number in numbers)
+    return struct.pack(f">{len(numbers)}I", *numbers)

@@ -1,0 +1,141 @@
+"""What secure aggregation costs beside the local training of the same clients, in one run, as ratios.
+
+    python -m benchmarks.secagg [--json FILE] [--data DIRECTORY] [--length 83200 1663370]
+
+100 members, 10 of which vanish before they send their vectors; all members and the server in one process, one thread.
+Compressed (r = 0.05) and full length of the paper's model, with 40 neighbours each and with everyone. Training: the
+preset fashion-mnist/fl-std, 20 clients before and after each protocol, scaled to 100. Time is processor time, so that
+other programs matter less; read the ratios.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections import defaultdict
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from lowkey import secagg
+from lowkey.experiments import find, override, parse
+from lowkey.experiments.build import build
+from lowkey.rng import OSSecrets, generator
+from lowkey.secagg import Advert, Confirmation, Identity, Revealed, SealedShares, Session
+
+MEMBERS, SURVIVORS, COLLUDERS, BITS = 100, 90, 10, 20
+TRAINED = 20
+GRAPHS = {"40 neighbours": secagg.session_graph(MEMBERS, SURVIVORS, COLLUDERS), "everyone": (99, 67)}
+SECRETS = OSSecrets()
+
+
+class Stopwatch:
+    """Processor seconds by name; bytes that one member sends."""
+
+    def __init__(self):
+        self.seconds, self.sent = defaultdict(float), 0
+
+    @contextmanager
+    def __call__(self, name):
+        began = time.process_time()
+        yield
+        self.seconds[name] += time.process_time() - began
+
+
+def play(session, identities, watch):
+    """One attempt; every member has the same vector, so that the sum is easily checked."""
+    directory = {u: identity.verify_key for u, identity in identities.items()}
+    vector = np.random.default_rng(0).integers(0, 2**BITS, session.length, dtype=np.uint32)
+    dropped = set(session.roster[::10][: MEMBERS - SURVIVORS])
+    source, states, replies = SECRETS.source(), {}, {}
+    with watch("advertise"):
+        for u in session.roster:
+            states[u], replies[u] = secagg.advertise(session, identities[u], source)
+        adverts = secagg.accept_adverts(session, replies, directory)
+    watch.sent += len(secagg.encode(Advert, replies[1]))
+    with watch("share"):
+        for u in session.roster:
+            states[u], replies[u] = secagg.share(states[u], adverts, directory, source)
+        deliveries = secagg.deliver(session, adverts, replies)
+    watch.sent += len(secagg.encode(SealedShares, replies[1]))
+    tally = secagg.Tally(session, adverts, deliveries)
+    for u in session.roster:
+        if u not in dropped:
+            with watch("mask"):
+                states[u], masked = secagg.mask(states[u], deliveries[u], vector)
+            with watch("pack"):
+                packed = secagg.pack(masked, BITS)
+            with watch("unpack and add"):
+                tally.add(u, secagg.unpack(packed, BITS, session.length))
+    watch.sent += len(packed)
+    survivors = tally.close()
+    with watch("confirm"):
+        replies = {}
+        for u in survivors:
+            states[u], replies[u] = secagg.confirm(states[u], survivors, identities[u])
+        confirmations = secagg.accept_confirmations(tally, replies, directory)
+    watch.sent += len(secagg.encode(Confirmation, replies[1]))
+    with watch("reveal"):
+        revealed = {u: secagg.reveal(states[u], confirmations, directory)[1] for u in survivors}
+    watch.sent += len(secagg.encode(Revealed, revealed[1]))
+    with watch("unmask"):
+        total = secagg.unmask(tally, revealed)
+    if not np.array_equal(total, (vector * np.uint32(SURVIVORS)) & np.uint32(2**BITS - 1)):
+        raise SystemExit("the unmasked sum is wrong")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    parser.add_argument("--data", default="auto")
+    parser.add_argument("--length", type=int, nargs="*", default=[83_200, 1_663_370])
+    options = parser.parse_args()
+    experiment = build(parse(override(find("fashion-mnist/fl-std"), [f"data.source={options.data}"])))
+    trainer, weights = experiment.trainer, experiment.initial_weights
+    trainer.limit_threads(1)
+    identities = {u: Identity.fresh(u, SECRETS.source()) for u in range(MEMBERS)}
+
+    def train():
+        began = time.process_time()
+        for client in range(TRAINED):
+            trainer.train(weights, client, generator(0, "benchmark", client))
+        return (time.process_time() - began) * MEMBERS / TRAINED
+
+    train()  # the first steps allocate
+    rows = []
+    for length in options.length:
+        for graph, (neighbours, shares_needed) in GRAPHS.items():
+            session = Session(
+                run="benchmark", round=len(rows), attempt=0, roster=tuple(identities), members=MEMBERS,
+                survivors=SURVIVORS, colluders=COLLUDERS, neighbours=neighbours, shares_needed=shares_needed, bits=BITS,
+                length=length, terms=bytes(32),
+            )  # fmt: skip
+            watch, before = Stopwatch(), train()
+            play(session, identities, watch)
+            training, protocol = (before + train()) / 2, sum(watch.seconds.values())
+            rows.append(
+                {
+                    "length": length,
+                    "graph": graph,
+                    "protocol_over_training": round(protocol / training, 3),
+                    "protocol_seconds": round(protocol, 3),
+                    "training_seconds": round(training, 3),
+                    "stages_over_training": {name: round(s / training, 4) for name, s in watch.seconds.items()},
+                    "bytes_sent_by_a_member": watch.sent,
+                    "bytes_of_its_vector": secagg.packed_size(length, BITS),
+                }
+            )
+            print(
+                f"{length:>9} numbers, {graph:>13}: {protocol / training:5.2f} of training ({protocol:.2f} s), "
+                f"{watch.sent:,} bytes a member\n           "
+                + "  ".join(f"{name} {s / training:.3f}" for name, s in watch.seconds.items()),
+                flush=True,
+            )
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

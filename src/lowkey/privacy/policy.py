@@ -1,0 +1,192 @@
+"""What a client insists on, whatever the server says: the agreed terms of a round, and the client's bounds on them."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import MISSING, asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Self, TypeVar, get_args, get_type_hints
+
+from lowkey import checks
+from lowkey.errors import ConfigError, InvalidInput, PolicyRefused
+from lowkey.privacy.client_ledger import ClientLedger
+from lowkey.privacy.views import server_epsilon
+
+RecordT = TypeVar("RecordT")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """The numbers that all members of a round agree on; each signs their digest with its keys.
+
+    Parameters
+    ----------
+    noise_multiplier : z of the sum, provided by any ``honest`` shares of noise.
+    clip_rule : how contributions are bounded, in words or as a number.
+    bits : of an integer on the wire, b.
+    length : of the vector, m.
+    members : size of the roster, M.
+    survivors : members without whose masked vectors nothing is unmasked, t.
+    honest : members whose shares of noise suffice, κ; the other ``survivors`` may collude.
+    neighbours, shares_needed : of a sparse graph of masks and of its secrets; None for everyone and ``survivors``.
+    delta : δ of the guarantee.
+    rounds : planned for the run, T.
+    sampling : how members and contributors are chosen.
+    coin : chance of a member to contribute data, flipped in secret by itself.
+    codec, ratio, chunks, public_seed : how updates are compressed.
+    model_size : parameters of the model, n.
+    """
+
+    noise_multiplier: float
+    clip_rule: str
+    bits: int
+    length: int
+    members: int
+    survivors: int
+    honest: int
+    neighbours: int | None = None
+    shares_needed: int | None = None
+    delta: float
+    rounds: int
+    sampling: str
+    coin: float = 1.0
+    codec: str
+    ratio: float
+    chunks: int
+    public_seed: int
+    model_size: int
+
+    def __post_init__(self) -> None:
+        checks.positive("noise_multiplier", self.noise_multiplier)
+        checks.fraction("delta", self.delta, include_one=False)
+        checks.fraction("coin", self.coin)
+        checks.fraction("ratio", self.ratio)
+        for name in ("bits", "length", "rounds", "chunks", "model_size", "honest"):
+            checks.at_least(name, getattr(self, name), 1)
+        for name in ("neighbours", "shares_needed"):
+            if getattr(self, name) is not None:
+                checks.at_least(name, getattr(self, name), 1)
+        if not self.honest <= self.survivors <= self.members:
+            raise InvalidInput(
+                f"honest, survivors and members are {self.honest}, {self.survivors} and {self.members}; none may "
+                "exceed the next"
+            )
+        for name in ("noise_multiplier", "delta", "coin", "ratio"):
+            object.__setattr__(self, name, float(getattr(self, name)))  # 1 and 1.0 have one digest
+
+    @property
+    def colluders(self) -> int:
+        """How many survivors may take their noise back without harm."""
+        return self.survivors - self.honest
+
+    def digest(self) -> bytes:
+        """SHA-256 of the canonical JSON: equal for equal terms, on every machine."""
+        text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(f"lowkey terms 1\n{text}".encode()).digest()
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, table: Mapping[str, Any]) -> Self:
+        """The inverse of :meth:`to_json`; unknown, missing and wrongly typed fields are refused."""
+        return _record(cls, table)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """What a client asks of every round, from its own file.
+
+    Parameters
+    ----------
+    min_noise_multiplier : least z.
+    min_roster : least number of members, M, to hide among.
+    min_honest : least number of honest members, κ, to hide among.
+    max_colluders : how many other members may work with the server without reducing the noise below z.
+    max_participations : most attempts, over all runs, that this client's data may enter.
+    max_epsilon : most ε, over all runs, towards a server that knows the rosters.
+    delta : δ of that ε, and the largest that terms may claim.
+
+    Guarantees
+    ----------
+    Rest on the client alone: on this record and its own ledger, not on anything that the server counts.
+    """
+
+    min_noise_multiplier: float
+    min_roster: int
+    min_honest: int
+    max_colluders: int
+    max_participations: int
+    max_epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        checks.positive("min_noise_multiplier", self.min_noise_multiplier)
+        checks.at_least("min_roster", self.min_roster, 1)
+        checks.at_least("min_honest", self.min_honest, 1)
+        checks.at_least("max_colluders", self.max_colluders, 0)
+        checks.at_least("max_participations", self.max_participations, 1)
+        checks.positive("max_epsilon", self.max_epsilon)
+        checks.fraction("delta", self.delta, include_one=False)
+
+    @classmethod
+    def from_toml(cls, path: Path) -> Self:
+        """Read a policy file: one ``key = value`` for each parameter, and nothing else."""
+        try:
+            return _record(cls, tomllib.loads(path.read_text(encoding="utf-8")))
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be read ({error.strerror}); check the path") from error
+        except ValueError as error:  # not TOML, or not a policy
+            raise ConfigError(f"{path}: {error}") from error
+
+    def check(self, terms: Terms) -> None:
+        """Refuse terms that break a bound; to be called before anything is sent."""
+        one = server_epsilon(terms.noise_multiplier, 1, self.delta, coin=terms.coin)
+        for name, offered, bound, least in (
+            ("noise_multiplier", terms.noise_multiplier, "min_noise_multiplier", self.min_noise_multiplier),
+            ("members", terms.members, "min_roster", self.min_roster),
+            ("honest", terms.honest, "min_honest", self.min_honest),
+            ("survivors - honest", terms.colluders, "max_colluders", self.max_colluders),
+            # with fewer, a server could tell two groups of members of different survivors
+            ("survivors", terms.survivors, "more than two thirds of the members", 2 * terms.members // 3 + 1),
+        ):
+            if offered < least:
+                raise PolicyRefused(f"{name} is {offered}; this client takes no part below {least} ({bound})")
+        for name, offered, bound, most in (
+            ("delta", terms.delta, "delta", self.delta),
+            ("epsilon of one participation", one, "max_epsilon", self.max_epsilon),
+        ):
+            if offered > most:
+                raise PolicyRefused(f"{name} is {offered:g}; this client takes no part above {most:g} ({bound})")
+
+    def may_contribute(self, ledger: ClientLedger, terms: Terms) -> bool:
+        """Whether the client's data may enter one more sum, under these terms, within its own bounds.
+
+        If not, it stays in the round all the same, since leaving would be seen, and sends zeros with its share of
+        noise. Past rounds are counted at the least noise and the largest coin of all, which is never too little.
+        """
+        past = ledger.participations()
+        noise = min([terms.noise_multiplier, *(p.noise_multiplier for p in past)])
+        coin = max([terms.coin, *(p.coin for p in past)])
+        count = len(past) + 1
+        return count <= self.max_participations and server_epsilon(noise, count, self.delta, coin=coin) <= self.max_epsilon
+
+
+def _record(kind: type[RecordT], table: Mapping[str, Any]) -> RecordT:
+    """A dataclass of plain fields from a table of exactly these."""
+    types = get_type_hints(kind)
+    for key, value in table.items():
+        if key not in types:
+            near = difflib.get_close_matches(key, types, n=1, cutoff=0.0)[0]
+            raise InvalidInput(f"'{key}' is unknown; did you mean '{near}'?")
+        allowed = get_args(types[key]) or (types[key],)
+        if type(value) not in allowed and not (type(value) is int and float in allowed):
+            raise InvalidInput(f"{key} is {value!r}; it must be of type {allowed[0].__name__}")
+    for field in fields(kind):  # type: ignore[arg-type]
+        if field.name not in table and field.default is MISSING:
+            raise InvalidInput(f"'{field.name}' is missing; add it")
+    return kind(**table)

@@ -1,0 +1,74 @@
+"""The guarantee in words: both views of it, what it rests on, what it leaves out."""
+
+from __future__ import annotations
+
+from lowkey.privacy.accounting import Epsilon
+from lowkey.privacy.events import Event
+from lowkey.privacy.shares import NoiseShares
+from lowkey.rounding import round_up
+
+NOT_COVERED = (
+    "choices made by looking at clients' data outside the rounds (hyper-parameters, clip norm, best round)",
+    "other runs with the same clients, unless they share a ledger",
+    "several clients of one owner together",
+    "that a client is enrolled at all",
+    "dropouts that depend on data, and more of them or of colluders than assumed",
+    "a server that sees single vectors, without secure aggregation",
+)
+
+_NEIGHBOURS = {
+    "zero-out": "one client's contribution present or zero (zero-out)",
+    "replace-one": "one client replaced by another (replace-one)",
+}
+_SAMPLING = {
+    "all": "all (everybody contributes to every round)",
+    "poisson_padded": "poisson_padded (independent draws, rosters filled up with noise-only members)",
+    "secret_poisson": "secret_poisson (coins that only the client sees)",
+    "fixed": "fixed (cohorts of a fixed size; the paper's ε does not hold for them)",
+}
+
+
+def sampling_mode(event: Event) -> str:
+    """The mode of the sampling that an event is about."""
+    if event.kind == "fixed":
+        return "fixed"
+    if event.coin < 1.0:
+        return "secret_poisson"
+    return "all" if event.sampling_probability == 1.0 else "poisson_padded"
+
+
+def guarantee_lines(
+    event: Event,
+    *,
+    released: Epsilon,
+    server: float,
+    participations: int,
+    delta: float,
+    shares: NoiseShares | None = None,
+) -> list[str]:
+    """What may be said to clients, a sentence a line.
+
+    Parameters
+    ----------
+    event : the rounds.
+    released : ε for people who see the models.
+    server : ε for the server, at ``participations``.
+    delta : of both.
+    shares : survivors and honest members that the noise rests on, where known.
+    """
+    others = [("RDP", released.rdp), ("as the paper counts", released.paper)]
+    known = ", ".join(f"{round_up(value, 4):.4f} {name}" for name, value in others if value is not None)
+    lines = [
+        f"ε = {released.claimed:.4f} for people who see released models but not who took part"
+        + (f" (PLD; {known})" if known else " (PLD)"),
+        f"ε = {round_up(server, 4):.4f} for the server and members of rosters, of a client asked for its data in "
+        f"{participations} rounds (zero-out)",
+        f"Unit: one client with all its data. δ = {delta:g}. Neighbours: {_NEIGHBOURS[event.adjacency]}.",
+        f"Sampling: {_SAMPLING[sampling_mode(event)]}.",
+    ]
+    if shares is not None and event.roster is not None:
+        lines.append(
+            f"Noise: whole while {shares.survivors} of {event.roster} members stay, of whom κ = {shares.honest} are "
+            f"honest and up to c_max = {shares.survivors - shares.honest} collude with the server."
+        )
+    return [*lines, f"Not covered: {'; '.join(NOT_COVERED)}."]

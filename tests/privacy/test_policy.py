@@ -1,0 +1,193 @@
+"""What clients insist on: every bound refuses on its own, and caps end contributions, not participation."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lowkey.errors import ConfigError, InvalidInput, PolicyRefused
+from lowkey.privacy import ClientLedger, Policy, Terms
+from lowkey.privacy.policy import server_epsilon
+
+TERMS = Terms(
+    noise_multiplier=1.54, clip_rule="norm at most 0.47", bits=20, length=83_200, members=160, survivors=144,
+    honest=128, delta=1e-5, rounds=200, sampling="poisson", codec="dct", ratio=0.05, chunks=200, public_seed=7,
+    model_size=1_663_370,
+)  # fmt: skip
+POLICY = Policy(
+    min_noise_multiplier=1.5, min_roster=160, min_honest=100, max_colluders=16, max_participations=3, max_epsilon=6.0,
+    delta=1e-5,
+)  # fmt: skip
+
+
+def test_terms_within_all_bounds_are_accepted() -> None:
+    POLICY.check(TERMS)
+
+
+@pytest.mark.parametrize(
+    ("change", "bound"),
+    [
+        ({"noise_multiplier": 1.4999}, "min_noise_multiplier"),
+        ({"members": 159}, "min_roster"),
+        ({"honest": 99}, "min_honest"),
+        ({"honest": 129}, "max_colluders"),
+        ({"delta": 1.1e-5}, "delta"),
+    ],
+)
+def test_each_bound_refuses_by_name(change: dict[str, Any], bound: str) -> None:
+    (name,) = change
+    with pytest.raises(PolicyRefused, match=rf"{name}.* is .*this client takes no part .*\({bound}\)"):
+        POLICY.check(replace(TERMS, **change))
+
+
+def test_two_thirds_of_the_members_must_survive() -> None:
+    small = replace(POLICY, min_honest=1)
+    small.check(replace(TERMS, survivors=107, honest=91))
+    with pytest.raises(PolicyRefused, match=r"survivors is 106.*below 107.*two thirds"):
+        small.check(replace(TERMS, survivors=106, honest=90))
+
+
+def test_terms_under_which_one_could_never_contribute_are_refused() -> None:
+    with pytest.raises(PolicyRefused, match=r"epsilon of one participation is 2\.67.*max_epsilon"):
+        replace(POLICY, max_epsilon=2.6).check(TERMS)
+
+
+def contributions(policy: Policy, terms: Terms, rounds: int = 6) -> int:
+    """Rounds with data in them before the first without."""
+    ledger = ClientLedger(None)
+    for number in range(1, rounds + 1):
+        may = policy.may_contribute(ledger, terms)
+        ledger.join("run", number, 0, noise_multiplier=terms.noise_multiplier, coin=terms.coin, contributes=may)
+    assert len(ledger.entries) == rounds  # it stays on all rosters
+    return len(ledger.participations())
+
+
+def test_client_stops_at_its_participations() -> None:
+    assert contributions(POLICY, TERMS) == 3
+    assert contributions(replace(POLICY, max_participations=1), TERMS) == 1
+
+
+def test_client_stops_at_its_epsilon() -> None:
+    """ε after 1, 2, 3, 4 rounds at z = 1.54: 2.6727, 3.9671, 5.0181, 5.9414."""
+    roomy = replace(POLICY, max_participations=100)
+    assert contributions(roomy, TERMS) == 4
+    assert contributions(replace(roomy, max_epsilon=5.0), TERMS) == 2
+    assert contributions(replace(roomy, max_epsilon=5.03), TERMS) == 3
+
+
+def test_secret_coins_allow_more_rounds() -> None:
+    policy = replace(POLICY, max_participations=100, max_epsilon=3.0)
+    assert contributions(policy, TERMS) == 1
+    assert contributions(policy, replace(TERMS, coin=0.25)) == 6
+
+
+def test_runs_and_their_noise_add_up_on_the_safe_side() -> None:
+    ledger = ClientLedger(None)
+    ledger.join("earlier", 1, 0, noise_multiplier=1.0)
+    policy = replace(POLICY, max_epsilon=server_epsilon(1.0, 2, 1e-5) - 0.01)
+    assert not policy.may_contribute(ledger, TERMS)
+    assert replace(policy, max_epsilon=policy.max_epsilon + 0.02).may_contribute(ledger, TERMS)
+
+
+@pytest.mark.parametrize(("count", "epsilon"), [(1, 2.6727), (3, 5.0181), (10, 10.3277)])
+def test_servers_view(count: int, epsilon: float) -> None:
+    assert server_epsilon(1.54, count, 1e-5) == pytest.approx(epsilon, abs=1e-3)
+
+
+def test_terms_have_one_digest_on_every_machine() -> None:
+    text = (
+        '{"bits":20,"chunks":200,"clip_rule":"norm at most 0.47","codec":"dct","coin":1.0,"delta":1e-05,"honest":128,'
+        '"length":83200,"members":160,"model_size":1663370,"neighbours":null,"noise_multiplier":1.54,"public_seed":7,'
+        '"ratio":0.05,"rounds":200,"sampling":"poisson","shares_needed":null,"survivors":144}'
+    )
+    assert TERMS.digest() == hashlib.sha256(f"lowkey terms 1\n{text}".encode()).digest()
+    assert TERMS.digest().hex() == "d7d9222c83bce210a47e67d17bcffee2645b07422b20482c339447611bfb7d2c"
+    assert Terms.from_json(json.loads(json.dumps(TERMS.to_json()))) == TERMS
+    assert replace(TERMS, ratio=1).digest() == replace(TERMS, ratio=1.0).digest()
+
+
+def test_every_field_is_in_the_digest() -> None:
+    changed = {
+        "noise_multiplier": 1.55, "clip_rule": "norm at most 0.48", "bits": 16, "length": 1, "members": 161,
+        "survivors": 145, "honest": 127, "neighbours": 20, "shares_needed": 11, "delta": 1e-6, "rounds": 201,
+        "sampling": "fixed", "coin": 0.5, "codec": "identity", "ratio": 0.1, "chunks": 100, "public_seed": 8,
+        "model_size": 5,
+    }  # fmt: skip
+    assert changed.keys() == TERMS.to_json().keys()
+    digests = {replace(TERMS, **{name: value}).digest() for name, value in changed.items()}  # type: ignore[arg-type]
+    assert len(digests | {TERMS.digest()}) == len(changed) + 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"client": 5}, "'client' is unknown; did you mean"),
+        ({"bits": "20"}, "bits is '20'; it must be of type int"),
+        ({"bits": True}, "must be of type int"),
+        ({"coin": None}, "must be of type float"),
+        ({"honest": 145}, "none may exceed the next"),
+        ({"honest": 0}, "honest is 0"),
+        ({"survivors": 161}, "none may exceed the next"),
+        ({"noise_multiplier": float("nan")}, "noise_multiplier is nan"),
+        ({"neighbours": 0}, "neighbours is 0"),
+        ({"coin": 0.0}, "coin is 0.0"),
+    ],
+)
+def test_impossible_terms_are_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        Terms.from_json(TERMS.to_json() | change)
+
+
+def test_missing_terms_are_refused() -> None:
+    table = TERMS.to_json()
+    del table["honest"]
+    with pytest.raises(InvalidInput, match="'honest' is missing"):
+        Terms.from_json(table)
+
+
+FILE = """
+min_noise_multiplier = 1.5
+min_roster = 160
+min_honest = 100
+max_colluders = 16
+max_participations = 3
+max_epsilon = 6
+delta = 1e-5
+"""
+
+
+def test_policy_file(tmp_path: Path) -> None:
+    path = tmp_path / "policy.toml"
+    path.write_text(FILE)
+    assert Policy.from_toml(path) == POLICY
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("min_honest", "min_honnest", "'min_honnest' is unknown; did you mean 'min_honest'"),
+        ("min_honest = 100\n", "", "'min_honest' is missing"),
+        ("= 100", "= -1", "min_honest is -1"),
+        ("= 100", "= 'many'", "min_honest is 'many'; it must be of type int"),
+        ("= 6", "= inf", "max_epsilon is inf"),
+        ("delta = 1e-5", "delta = 1.0", "delta is 1.0"),
+        ("= 100", "", "policy.toml"),
+    ],
+)
+def test_wrong_policy_files_are_named_with_their_fault(tmp_path: Path, old: str, new: str, message: str) -> None:
+    path = tmp_path / "policy.toml"
+    assert old in FILE
+    path.write_text(FILE.replace(old, new))
+    with pytest.raises(ConfigError, match=message) as error:
+        Policy.from_toml(path)
+    assert str(path) in str(error.value)
+
+
+def test_missing_policy_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none\.toml cannot be read"):
+        Policy.from_toml(tmp_path / "none.toml")

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lowkey.errors import InvalidInput
+from lowkey.secagg import decode, encode
+
+
+@dataclass(frozen=True)
+class Inner:
+    name: str
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Outer:
+    count: int
+    inner: Inner
+    ids: tuple[int, ...]
+    table: dict[int, bytes]
+
+
+INNER = st.builds(Inner, st.text(max_size=8), st.binary(max_size=8))
+NUMBER = st.integers(0, 2**64 - 1)
+OUTER = st.builds(
+    Outer, NUMBER, INNER, st.lists(NUMBER, max_size=4).map(tuple), st.dictionaries(NUMBER, st.binary(max_size=4))
+)
+
+
+@given(OUTER)
+def test_round_trip(value: Outer) -> None:
+    assert decode(Outer, encode(Outer, value)) == value
+    assert decode(tuple[Outer, ...], encode(tuple[Outer, ...], (value, value))) == (value, value)
+
+
+@given(st.binary(max_size=120))
+def test_any_bytes_give_a_value_that_encodes_to_them_or_a_clear_error(data: bytes) -> None:
+    try:
+        value = decode(Outer, data)
+    except InvalidInput:
+        return
+    assert encode(Outer, value) == data
+
+
+def test_keys_out_of_order_are_refused() -> None:
+    kind = dict[int, bytes]
+    good = encode(kind, {1: b"", 2: b""})
+    swapped = good[:4] + good[16:] + good[4:16]
+    with pytest.raises(InvalidInput, match="order"):
+        decode(kind, swapped)
+
+
+def test_layout() -> None:
+    assert encode(Inner, Inner("é", b"x")).hex() == "00000002c3a90000000178"

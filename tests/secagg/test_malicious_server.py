@@ -1,0 +1,257 @@
+"""Whatever a server tries, an honest member refuses before it gives anything away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from lowkey import secagg
+from lowkey.errors import InvalidInput, ProtocolViolation
+from lowkey.rng import ReplaySecrets
+from lowkey.secagg import Advert, Confirmation, Delivery, Identity
+from tests.secagg.cohort import Cohort, make_session, make_vectors, next_attempt
+
+SESSION = make_session(10, 8, 1)
+VICTIM, PEER = SESSION.roster[4], SESSION.roster[5]
+OUTSIDER = 1
+STAGES = ("advertise", "share", "mask", "confirm", "reveal")
+
+
+def cohort_after(stage: str, session: secagg.Session = SESSION, seed: int = 0) -> Cohort:
+    cohort = Cohort(session, seed=seed)
+    for step in STAGES[: STAGES.index(stage) + 1]:
+        getattr(cohort, step)(*((make_vectors(session),) if step == "mask" else ()))
+    return cohort
+
+
+def signed(cohort: Cohort, client: int, session: secagg.Session = SESSION) -> Advert:
+    """A second advert of a client, as a malicious or confused one would make it."""
+    identity = cohort.identities.get(client, Identity.fresh(client, ReplaySecrets(9).source("outsider")))
+    return secagg.advertise(session, identity, ReplaySecrets(9).source(client))[1]
+
+
+def swap(adverts: tuple[Advert, ...], client: int, other: Advert) -> tuple[Advert, ...]:
+    return tuple(sorted((other if a.sender == client else a for a in adverts), key=lambda a: a.sender))
+
+
+def key_of(cohort: Cohort, client: int) -> Advert:
+    return next(a for a in cohort.adverts if a.sender == client)
+
+
+ROSTER_WITH_OUTSIDER = tuple(sorted({*SESSION.roster, OUTSIDER} - {PEER}))
+ADVERT_ATTACKS: dict[str, tuple[Callable[[Cohort], tuple[Advert, ...]], str]] = {
+    "swapped mask key": (
+        lambda c: swap(c.adverts, PEER, replace(key_of(c, PEER), mask_key=key_of(c, VICTIM).mask_key)),
+        "not signed",
+    ),
+    "swapped sealing key": (
+        lambda c: swap(c.adverts, PEER, replace(key_of(c, PEER), sealing_key=key_of(c, VICTIM).sealing_key)),
+        "not signed",
+    ),
+    "own key replaced by another own key": (lambda c: swap(c.adverts, VICTIM, signed(c, VICTIM)), "not the one it"),
+    "one member under two names": (
+        lambda c: swap(c.adverts, PEER, replace(key_of(c, VICTIM), sender=PEER)),
+        "not signed",
+    ),
+    "the same member twice": (lambda c: swap(c.adverts, PEER, key_of(c, VICTIM)), "distinct"),
+    "a client that is not on the roster": (
+        lambda c: swap(c.adverts, PEER, signed(c, OUTSIDER, replace(SESSION, roster=ROSTER_WITH_OUTSIDER))),
+        "known",
+    ),
+    "victim left out": (lambda c: tuple(a for a in c.adverts if a.sender != VICTIM), "missing"),
+    "fewer than the least survivors": (lambda c: c.adverts[:7], "7 adverts; at least 8"),
+    "no adverts": (lambda c: (), "0 adverts"),
+    "unsorted": (lambda c: c.adverts[::-1], "ascending"),
+    "advert of the last attempt": (
+        lambda c: swap(c.adverts, PEER, key_of(cohort_after("advertise", next_attempt(SESSION)), PEER)),
+        "not signed",
+    ),
+    "a member with less noise": (
+        lambda c: swap(c.adverts, PEER, signed(c, PEER, replace(SESSION, terms=b"less noise".ljust(32)))),
+        "not signed",
+    ),
+    "a member with a lower threshold": (
+        lambda c: swap(c.adverts, PEER, signed(c, PEER, replace(SESSION, survivors=9))),
+        "not signed",
+    ),
+}
+
+
+@pytest.mark.parametrize(("attack", "message"), ADVERT_ATTACKS.values(), ids=ADVERT_ATTACKS.keys())
+def test_false_adverts(attack: Callable[[Cohort], tuple[Advert, ...]], message: str) -> None:
+    cohort = cohort_after("advertise")
+    with pytest.raises(ProtocolViolation, match=message):
+        secagg.share(cohort.states[VICTIM], attack(cohort), cohort.directory, cohort.source(VICTIM, "share"))
+
+
+def test_a_member_that_is_not_enrolled() -> None:
+    cohort = cohort_after("advertise")
+    del cohort.directory[PEER]
+    with pytest.raises(ProtocolViolation, match="enrolled"):
+        secagg.share(cohort.states[VICTIM], cohort.adverts, cohort.directory, cohort.source(VICTIM, "share"))
+
+
+def test_a_smaller_roster_is_no_session() -> None:
+    with pytest.raises(InvalidInput, match="9 members; 10 were agreed"):
+        replace(SESSION, roster=SESSION.roster[:-1])
+
+
+def test_a_client_joins_no_session_without_itself() -> None:
+    with pytest.raises(InvalidInput, match="not on the roster"):
+        signed(Cohort(SESSION), OUTSIDER)
+
+
+def redirected(cohort: Cohort) -> Delivery:
+    """Shares that a neighbour sealed for somebody else."""
+    other = next(u for u in SESSION.roster if u not in (VICTIM, PEER))
+    delivery = cohort.deliveries[VICTIM]
+    return replace(delivery, sealed={**delivery.sealed, PEER: cohort.deliveries[other].sealed[PEER]})
+
+
+def replayed(cohort: Cohort) -> Delivery:
+    """Shares of another attempt under the very same keys."""
+    session = next_attempt(SESSION)
+    again = Cohort(session)
+    again.source = lambda client, stage: cohort.source(client, stage)  # type: ignore[method-assign]
+    again.advertise()
+    again.share()
+    delivery = cohort.deliveries[VICTIM]
+    return replace(delivery, sealed={**delivery.sealed, PEER: again.deliveries[VICTIM].sealed[PEER]})
+
+
+def without_peer(cohort: Cohort) -> Delivery:
+    delivery = cohort.deliveries[VICTIM]
+    return replace(delivery, sealed={u: s for u, s in delivery.sealed.items() if u != PEER})
+
+
+DELIVERY_ATTACKS: dict[str, tuple[Callable[[Cohort], Delivery], str]] = {
+    "altered": (
+        lambda c: replace(c.deliveries[VICTIM], sealed={**c.deliveries[VICTIM].sealed, PEER: bytes(94)}),
+        "altered",
+    ),
+    "cut short": (
+        lambda c: replace(c.deliveries[VICTIM], sealed={**c.deliveries[VICTIM].sealed, PEER: b""}),
+        "altered",
+    ),
+    "meant for somebody else": (redirected, "altered"),
+    "of another attempt": (replayed, "altered"),
+    "held back": (without_peer, "other clients"),
+    "sharers few": (lambda c: Delivery(sharers=SESSION.roster[:7], sealed={}), "7 sharers; at least 8"),
+    "sharers twice": (lambda c: Delivery(sharers=SESSION.roster + SESSION.roster[-1:], sealed={}), "distinct"),
+    "sharers unknown": (lambda c: Delivery(sharers=(OUTSIDER, *SESSION.roster), sealed={}), "known"),
+    "sharers without victim": (
+        lambda c: Delivery(sharers=tuple(u for u in SESSION.roster if u != VICTIM), sealed={}),
+        "missing",
+    ),
+}
+
+
+@pytest.mark.parametrize(("attack", "message"), DELIVERY_ATTACKS.values(), ids=DELIVERY_ATTACKS.keys())
+def test_false_deliveries(attack: Callable[[Cohort], Delivery], message: str) -> None:
+    cohort = cohort_after("share")
+    with pytest.raises(ProtocolViolation, match=message):
+        secagg.mask(cohort.states[VICTIM], attack(cohort), make_vectors(SESSION)[VICTIM])
+
+
+@pytest.mark.parametrize(
+    ("survivors", "message"),
+    [
+        (SESSION.roster[:7], "7 survivors; at least 8"),
+        ((*SESSION.roster[:9], SESSION.roster[8]), "distinct"),
+        ((OUTSIDER, *SESSION.roster), "known"),
+        (tuple(u for u in SESSION.roster if u != VICTIM), "missing"),
+    ],
+)
+def test_false_survivors(survivors: tuple[int, ...], message: str) -> None:
+    cohort = cohort_after("mask")
+    with pytest.raises(ProtocolViolation, match=message):
+        secagg.confirm(cohort.states[VICTIM], survivors, cohort.identities[VICTIM])
+
+
+def test_two_lists_of_survivors_get_no_share_from_anyone() -> None:
+    """Half are told that the victim survived, half that it did not."""
+    cohort = cohort_after("mask")
+    everyone, others = SESSION.roster, tuple(u for u in SESSION.roster if u != VICTIM)
+    states, confirmations = {}, {}
+    for place, u in enumerate(SESSION.roster):
+        told = everyone if place % 2 == 0 or u == VICTIM else others
+        states[u], confirmations[u] = secagg.confirm(cohort.states[u], told, cohort.identities[u])
+    for state in states.values():
+        same = [c for v, c in confirmations.items() if states[v].survivors == state.survivors]
+        for shown in (confirmations.values(), same):
+            with pytest.raises(ProtocolViolation, match="confirm"):
+                secagg.reveal(state, shown, cohort.directory)
+
+
+def test_two_lists_of_sharers_get_no_share_from_anyone() -> None:
+    cohort = cohort_after("share")
+    vectors = make_vectors(SESSION)
+    missing = SESSION.roster[0]
+    states, confirmations = {}, {}
+    for u in SESSION.roster[1:]:
+        delivery = cohort.deliveries[u]
+        if u % 2:
+            delivery = Delivery(
+                sharers=delivery.sharers[1:], sealed={v: s for v, s in delivery.sealed.items() if v != missing}
+            )
+        state, _ = secagg.mask(cohort.states[u], delivery, vectors[u])
+        states[u], confirmations[u] = secagg.confirm(state, SESSION.roster[1:], cohort.identities[u])
+    for state in states.values():
+        with pytest.raises(ProtocolViolation, match="does not confirm"):
+            secagg.reveal(state, confirmations.values(), cohort.directory)
+
+
+def test_a_neighbour_is_alive_or_dead_but_never_both() -> None:
+    dead = SESSION.roster[2:4]
+    cohort = cohort_after("share")
+    cohort.mask(make_vectors(SESSION), without=dead)
+    cohort.confirm()
+    for u, revealed in cohort.reveal().items():
+        assert set(revealed.mask_shares) == set(dead)
+        assert set(revealed.seed_shares) == set(SESSION.roster) - set(dead) - {u}
+
+
+def last_attempt(cohort: Cohort) -> tuple[Confirmation, ...]:
+    return cohort_after("confirm", next_attempt(SESSION)).confirmations
+
+
+CONFIRMATION_ATTACKS: dict[str, tuple[Callable[[Cohort], tuple[Confirmation, ...]], str]] = {
+    "too few": (lambda c: c.confirmations[:7], "7 members"),
+    "one many times": (lambda c: c.confirmations[:7] + c.confirmations[:1] * 5, "7 members"),
+    "none": (lambda c: (), "0 members"),
+    "of another attempt": (last_attempt, "does not confirm"),
+    "forged": (
+        lambda c: (replace(c.confirmations[0], signature=bytes(64)), *c.confirmations[1:]),
+        "does not confirm",
+    ),
+    "under another name": (
+        lambda c: (replace(c.confirmations[0], sender=PEER), *c.confirmations[1:]),
+        "does not confirm",
+    ),
+    "from outside": (lambda c: (*c.confirmations, Confirmation(sender=OUTSIDER, signature=bytes(64))), "does not"),
+}
+
+
+@pytest.mark.parametrize(("attack", "message"), CONFIRMATION_ATTACKS.values(), ids=CONFIRMATION_ATTACKS.keys())
+def test_false_confirmations(attack: Callable[[Cohort], tuple[Confirmation, ...]], message: str) -> None:
+    cohort = cohort_after("confirm")
+    with pytest.raises(ProtocolViolation, match=message):
+        secagg.reveal(cohort.states[VICTIM], attack(cohort), cohort.directory)
+
+
+@pytest.mark.parametrize(
+    ("reached", "asked"), [(reached, asked) for reached in range(5) for asked in range(1, 5) if asked != reached + 1]
+)
+def test_each_step_comes_once_and_in_order(reached: int, asked: int) -> None:
+    done = cohort_after("reveal")
+    state = cohort_after(STAGES[reached]).states[VICTIM]
+    steps: dict[int, Callable[[], object]] = {
+        1: lambda: secagg.share(state, done.adverts, done.directory, done.source(VICTIM, "again")),
+        2: lambda: secagg.mask(state, done.deliveries[VICTIM], make_vectors(SESSION)[VICTIM]),
+        3: lambda: secagg.confirm(state, SESSION.roster, done.identities[VICTIM]),
+        4: lambda: secagg.reveal(state, done.confirmations, done.directory),
+    }
+    with pytest.raises(ProtocolViolation, match="comes once"):
+        steps[asked]()
