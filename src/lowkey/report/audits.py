@@ -53,7 +53,7 @@ def _draw_views(axes: Axes, audit: Mapping[str, Any]) -> None:
     axes.set_xlabel("the client's coordinate in the released sum, in clip norms")
     axes.set_ylabel("density")
     axes.set_ylim(0, 1.45 * max(*seen["present"], *seen["absent"]))
-    axes.legend(frameon=False, fontsize=8.5, loc="upper right")
+    axes.legend(frameon=False, fontsize=8.5, loc="upper left")
 
 
 def _draw_bounds(axes: Axes, audit: Mapping[str, Any]) -> None:
@@ -62,9 +62,9 @@ def _draw_bounds(axes: Axes, audit: Mapping[str, Any]) -> None:
     bounds = [("two worlds", audit["two_world"]["epsilon"]), ("one run", audit["one_run"]["epsilon"])]
     for height, (_, epsilon) in enumerate(bounds):
         axes.barh(height, epsilon, height=0.5, color=_PRESENT if epsilon > claimed else _ABSENT, alpha=0.75)
-    axes.axvline(claimed, color=_CLAIM, linewidth=1.6, label=f"claimed: ε = {round_up(claimed, 4)}")
+    axes.axvline(claimed, color=_CLAIM, linewidth=1.6)
+    axes.set_title(f"line: claimed ε = {round_up(claimed, 4)}", fontsize=10)
     axes.set_yticks(range(len(bounds)), [f"{name}\nε ≥ {epsilon:.3f}" for name, epsilon in bounds])
-    axes.set_ylim(1.5, -1.0)
+    axes.set_ylim(1.5, -0.5)
     axes.set_xlim(0, 1.25 * max(claimed, *(epsilon for _, epsilon in bounds)))
-    axes.legend(frameon=False, fontsize=8.5, loc="upper right")
     axes.set_xlabel(f"ε of one round at δ = {audit['delta']:g}")
