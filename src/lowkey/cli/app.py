@@ -9,7 +9,7 @@ import click
 import typer
 
 import lowkey
-from lowkey.cli import demo, presets, privacy, report, run
+from lowkey.cli import audit, demo, presets, privacy, report, run
 from lowkey.errors import LowkeyError
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app = typer.Typer(
 app.command("run")(run.run)
 app.command("demo")(demo.demo)
 app.command("report")(report.report)
+app.command("audit")(audit.audit)
 app.add_typer(presets.app, name="presets")
 app.add_typer(privacy.app, name="privacy")
 
@@ -42,7 +43,7 @@ def _options(
 
 
 def main() -> None:
-    """Entry point: 0 done, 2 the user can mend it, 130 interrupted."""
+    """Entry point: 0 done, 1 an audit refuted a claim, 2 the user can mend it, 130 interrupted."""
     try:
         code = app(standalone_mode=False)
     except LowkeyError as error:

@@ -1,0 +1,118 @@
+"""``lowkey audit``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lowkey.cli.output import JsonOption, emit, human_epsilon
+from lowkey.cli.run import load_config
+
+if TYPE_CHECKING:  # imported when a command needs it, so that --help answers at once
+    from lowkey.simulation import Audit
+
+
+class Plant(StrEnum):
+    """Defects that an audit must find."""
+
+    low_noise = "low-noise"
+    missing_shares = "missing-shares"
+    no_clipping = "no-clipping"
+
+
+def audit(
+    preset: Annotated[
+        str, typer.Argument(help="A private preset ('lowkey presets list') or a TOML file.")
+    ] = "fashion-mnist/fl-cs-dp-r0.05",
+    *,
+    assignments: Annotated[
+        list[str] | None, typer.Option("--set", help="Change a setting, as in --set privacy.noise_multiplier=2.")
+    ] = None,
+    trials: Annotated[int, typer.Option(help="Guesses whether one client is in the sum; more prove more.")] = 100_000,
+    canaries: Annotated[int, typer.Option(help="Clients that contribute by a coin, to be guessed at once.")] = 40_000,
+    masked_rounds: Annotated[int, typer.Option(help="Rounds under secure aggregation (slow).")] = 2,
+    plant: Annotated[Plant | None, typer.Option(help="Plant a defect, to see that the audit finds it.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Directory for audit.json and audit.png.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Attack the privacy of one round, and hold what the attack proves against what is claimed.
+
+    Every trial goes through the code of a real round: clip, encoding, noise, sum, server. Exit code 1 says that the
+    claim is refuted.
+    """
+    from lowkey.errors import LowkeyError
+    from lowkey.report import write_audit
+
+    try:
+        from lowkey.experiments.build import scheme_of
+        from lowkey.simulation import run_audit
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise LowkeyError("simulation needs PyTorch; install it with: pip install 'lowkey[torch]'") from None
+
+    config = load_config(preset, assignments or [])
+    with _progress(quiet=quiet) as progress:
+        found = run_audit(
+            scheme_of(config).privacy,
+            trials=trials,
+            canaries=canaries,
+            guesses=max(1, canaries // 100),
+            masked_rounds=masked_rounds,
+            defect=plant.value if plant else None,
+            workers=os.cpu_count() or 1,
+            progress=progress,
+        )
+    table = {"preset": config.name, **found.to_json()}
+    files = write_audit(table, out) if out else []
+    if as_json:
+        emit(table | {"files": [str(file) for file in files]})
+    else:
+        _print(found, files)
+    if not found.passed:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _progress(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal, nothing elsewhere."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("attacked rounds"), MofNCompleteColumn(), BarColumn(bar_width=24), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=quiet or not console.is_terminal) as bar:
+        task = bar.add_task("rounds", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _print(found: Audit, files: list[Path]) -> None:
+    two, one = found.two_world, found.one_run
+    lines = {
+        "claimed": f"ε = {human_epsilon(found.epsilon_claimed)}  one round, for a client known to take part; "
+        f"δ = {found.delta:g}, z = {found.noise_multiplier:g}",
+        "two worlds": f"ε ≥ {two.epsilon:.4f}  {two.missed:,} of {two.present:,} present clients missed, "
+        f"{two.false_alarms:,} false alarms in {two.absent:,}",
+        "one run": f"ε ≥ {one.epsilon:.4f}  {one.correct} of the {one.guesses} surest guesses right, "
+        f"{one.canaries:,} canaries",
+        "attacked": f"{found.rounds:,} rounds ({found.masked_rounds:,} under secure aggregation) of {found.members} "
+        f"members and {found.coordinates:,} numbers, in {found.seconds:.0f} s",
+    }
+    if found.planted:
+        lines["planted"] = found.planted
+    lines["verdict"] = (
+        "no bound is above the claim; this proves nothing about other attacks"
+        if found.passed
+        else "REFUTED: a lower bound is above the claim"
+    )
+    for name, value in lines.items():
+        typer.echo(f"{name:>10}  {value}")
+    if files:
+        typer.echo(f"{'written':>10}  {', '.join(str(file) for file in files)}")

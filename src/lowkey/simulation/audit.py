@@ -1,0 +1,188 @@
+"""Auditing: attack the promise of one round, through all that a round is made of, and compare."""
+
+from __future__ import annotations
+
+import multiprocessing as mp
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowkey import checks
+from lowkey.errors import InvalidInput
+from lowkey.privacy import ClientLevelPrivacy, Privacy, server_epsilon
+from lowkey.privacy.auditing import OneRunBound, TwoWorldBound, one_run_bound, two_world_bound
+from lowkey.rng import OSSecrets, Secrets, coin_flips
+from lowkey.simulation.canaries import CanaryRounds, Defect
+from lowkey.types import FloatArray
+
+Progress: TypeAlias = Callable[[int, int], None]
+
+_THRESHOLD = 0.5  # in clip norms: half of what the clip leaves of a canary
+_BINS = 80
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """Histogram of the attacker's view of canaries, in clip norms: share of each bin over its width."""
+
+    edges: tuple[float, ...]
+    present: tuple[float, ...]
+    absent: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit:
+    """A claim, and what two attacks prove against it.
+
+    Attributes
+    ----------
+    epsilon_claimed : of one round, for a client that is known to take part, at ``delta``.
+    two_world, one_run : what is proved of the true ε.
+    planted : the defect that was put in, to test the audit itself.
+    members, canaries, coordinates : of an attacked round.
+    rounds, masked_rounds : how many were played, and how many of them under secure aggregation.
+    seen : what the two-world attack was based on.
+    """
+
+    epsilon_claimed: float
+    two_world: TwoWorldBound
+    one_run: OneRunBound
+    planted: Defect | None
+    noise_multiplier: float
+    delta: float
+    members: int
+    canaries: int
+    coordinates: int
+    rounds: int
+    masked_rounds: int
+    seconds: float
+    seen: Seen = field(repr=False)
+
+    @property
+    def passed(self) -> bool:
+        """No lower bound is above the claim. It says nothing about attacks that were not tried."""
+        return max(self.two_world.epsilon, self.one_run.epsilon) <= self.epsilon_claimed
+
+    def to_json(self) -> dict[str, Any]:
+        bounds = {"epsilon_lower_bound": self.two_world.epsilon, "epsilon_lower_bound_one_run": self.one_run.epsilon}
+        return {"passed": self.passed, **bounds, **asdict(self)}
+
+
+def run_audit(
+    privacy: Privacy,
+    *,
+    trials: int = 100_000,
+    canaries: int = 40_000,
+    guesses: int = 400,
+    masked_rounds: int = 2,
+    defect: Defect | None = None,
+    secrets: Secrets | None = None,
+    workers: int = 0,
+    progress: Progress = lambda done, total: None,  # noqa: ARG005
+) -> Audit:
+    """Attack rounds of this privacy.
+
+    Parameters
+    ----------
+    privacy : what is promised. Rosters are taken as known, so that no amplification by sampling is claimed.
+    trials : of the two-world attack, with a canary present, rounded up to whole rounds. Those without it come free.
+    canaries : of the one-run attack, rounded up to whole rounds. Each is in one round, present by a fair coin.
+    guesses : how many of the coins are guessed.
+    masked_rounds : how many rounds are summed under secure aggregation, which takes far longer for the same sums.
+    defect : planted to see that the audit finds it: noise a tenth too low, a tenth of the members gone with their
+        noise, or no clip.
+    secrets : of all participants; those of the operating system by default.
+    workers : processes; 0 plays all rounds in this one.
+    progress : told how many rounds are done, and of how many.
+
+    Guarantees
+    ----------
+    Each bound is above the true ε with a probability of at most its significance, 5 %. An audit that is passed proves
+    nothing.
+    """
+    if not isinstance(privacy, ClientLevelPrivacy) or privacy.noise_multiplier == 0:
+        raise InvalidInput("without noise nothing is promised, so there is nothing to audit; choose a private scheme")
+    checks.at_least("trials", trials, 1)
+    checks.at_least("masked rounds", masked_rounds, 0)
+    checks.at_least("guesses", guesses, 1)
+    checks.at_least("canaries", canaries, guesses)
+    started, secrets = time.perf_counter(), secrets or OSSecrets()
+    setting = CanaryRounds.of(privacy, defect, secrets)
+    size = setting.canaries
+    attacked, gambled = (-(-count // size) for count in (trials, canaries))
+    coins = np.zeros((gambled, size), np.bool_)
+    coins.flat[coin_flips(secrets.source("audit"), coins.size, 0.5)] = True
+    presence = np.concatenate([np.ones((attacked, size), np.bool_), coins])
+
+    views = np.empty((len(presence), setting.coordinates), np.float32)
+    played = partial(_play, setting, masked_rounds)
+    for number, view in enumerate(_each(played, list(enumerate(presence)), workers)):
+        views[number] = view
+        progress(number + 1, len(views))
+
+    present, absent = views[:attacked, :size], views[:attacked, size:]
+    return Audit(
+        epsilon_claimed=server_epsilon(privacy.noise_multiplier, 1, privacy.delta),
+        two_world=two_world_bound(
+            present=present.size,
+            absent=absent.size,
+            missed=int(np.sum(present <= _THRESHOLD)),
+            false_alarms=int(np.sum(absent > _THRESHOLD)),
+            delta=privacy.delta,
+        ),
+        one_run=one_run_bound(
+            canaries=coins.size,
+            guesses=guesses,
+            correct=_correct(views[attacked:, :size] - _THRESHOLD, coins, guesses),
+            delta=privacy.delta,
+        ),
+        planted=defect,
+        noise_multiplier=privacy.noise_multiplier,
+        delta=privacy.delta,
+        members=setting.members,
+        canaries=size,
+        coordinates=setting.coordinates,
+        rounds=len(views),
+        masked_rounds=min(masked_rounds, len(views)),
+        seconds=round(time.perf_counter() - started, 1),
+        seen=_seen(present, absent),
+    )
+
+
+def _correct(scores: FloatArray, coins: NDArray[np.bool_], guesses: int) -> int:
+    """Right guesses of the coins whose scores are farthest from 0."""
+    surest = np.argsort(-np.abs(scores), axis=None)[:guesses]
+    return int(np.sum((scores.flat[surest] > 0) == coins.flat[surest]))
+
+
+def _seen(present: FloatArray, absent: FloatArray) -> Seen:
+    edges = np.linspace(absent.min(), present.max(), _BINS + 1)
+    heights = (np.histogram(views, edges)[0] / views.size / np.diff(edges) for views in (present, absent))
+    shown = [tuple(numbers.tolist()) for numbers in (edges, *heights)]
+    return Seen(edges=shown[0], present=shown[1], absent=shown[2])
+
+
+def _play(setting: CanaryRounds, masked_rounds: int, numbered: tuple[int, NDArray[np.bool_]]) -> FloatArray:
+    number, present = numbered
+    return setting.play(number, present, masked=number < masked_rounds)
+
+
+def _each(
+    played: Callable[[tuple[int, NDArray[np.bool_]]], FloatArray],
+    rounds: Iterable[tuple[int, NDArray[np.bool_]]],
+    workers: int,
+) -> Iterator[FloatArray]:
+    """What every round shows, in order, from so many processes."""
+    if workers == 0:
+        yield from map(played, rounds)
+        return
+    context = mp.get_context("fork" if sys.platform == "linux" else "spawn")
+    with context.Pool(workers, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)) as pool:
+        yield from pool.imap(played, rounds)

@@ -1,0 +1,198 @@
+"""Rounds made to attack: every honest member is a canary, all others do the worst that is tolerated.
+
+A canary's update is one number at a coordinate of its own, ten times the clip norm, so that every trial needs the clip.
+Nobody else touches that coordinate: it shows this one client and the noise of the round, and the coordinates of nobody
+show the noise alone. Noise is independent from coordinate to coordinate, so one round is as many trials as it has
+canaries. As many members as the noise is scaled for drop out, and as many add none, as if they had told theirs.
+
+The codec is left out. It works before the clip and after the noise, where it cannot change what is promised.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowkey.federation import Client, Reply, Request, Scheme, drive, initial_state, make_scheme, round_flow
+from lowkey.privacy import ClientLevelPrivacy, Ledger, Measurement, Noised, make_sampling
+from lowkey.protocols import LocalUpdate
+from lowkey.rng import BitSource, Secrets
+from lowkey.simulation.in_process import InProcess
+from lowkey.simulation.keys import SimulatedKeys
+from lowkey.timing import StageClock
+from lowkey.types import ClientId, FloatArray
+
+Defect: TypeAlias = Literal["low-noise", "missing-shares", "no-clipping"]
+
+_COORDINATES = 4000  # at least; with fewer, rounding to the grid hides more than 2 % of a canary
+_SIZE = 10.0  # of a canary, in clip norms
+_LOW_NOISE = 0.9
+_MISSING = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class CanaryRounds:
+    """Setting of attacked rounds.
+
+    Attributes
+    ----------
+    privacy : what the server believes in; everyone is on the roster.
+    of_members : what members really do; differs where a defect is planted.
+    secrets : of server and members. Rounds of one number repeat each other if these do.
+    """
+
+    privacy: ClientLevelPrivacy
+    of_members: ClientLevelPrivacy
+    secrets: Secrets
+
+    @classmethod
+    def of(cls, privacy: ClientLevelPrivacy, defect: Defect | None, secrets: Secrets) -> CanaryRounds:
+        """Rounds of this privacy for members of a known roster, with a defect planted or not."""
+        members = privacy.sampling.roster_size
+        everyone = make_sampling("all", population=members, cohort=members)
+        kept = replace(privacy, sampling=everyone, max_contributions=None)
+        match defect:
+            case None:
+                return cls(privacy=kept, of_members=kept, secrets=secrets)
+            case "low-noise":
+                return cls(privacy=kept, of_members=_tampered(kept, noise=_LOW_NOISE), secrets=secrets)
+            case "no-clipping":
+                return cls(privacy=kept, of_members=_tampered(kept, clips=False), secrets=secrets)
+            case "missing-shares":  # the server lets members go whose noise the others do not make up for
+                lenient = replace(kept, dropouts=max(_MISSING, kept.dropouts))
+                unscaled = math.sqrt(lenient.shares.honest / members)
+                return cls(privacy=lenient, of_members=_tampered(lenient, noise=unscaled), secrets=secrets)
+
+    @property
+    def members(self) -> int:
+        return self.privacy.sampling.roster_size
+
+    @property
+    def canaries(self) -> int:
+        """In every round: the members that stay and keep their noise to themselves."""
+        return self.privacy.shares.honest
+
+    @property
+    def coordinates(self) -> int:
+        return max(_COORDINATES, 2 * self.members)
+
+    def play(self, number: int, present: NDArray[np.bool_], *, masked: bool) -> FloatArray:
+        """The sum that one round releases, in clip norms.
+
+        Parameters
+        ----------
+        number : of the round, from 0.
+        present : for each canary, whether it contributes; those that do not send noise on zeros.
+        masked : sum under secure aggregation.
+
+        Returns
+        -------
+        First the coordinate of each canary, then those of nobody.
+        """
+        keys = SimulatedKeys(self.members, self.secrets)
+        trainer = _Canaries(present * np.float32(_SIZE * self.privacy.clip_norm), self.coordinates)
+
+        def client(privacy: ClientLevelPrivacy) -> InProcess:
+            return InProcess(
+                Client(scheme=self._scheme(privacy, masked), trainer=trainer, secrets=self.secrets, keys=keys)
+            )
+
+        scheme = self._scheme(self.privacy, masked)
+        start = replace(initial_state(scheme, np.zeros(self.coordinates, np.float32)), round=number)
+        flow = round_flow(
+            scheme,
+            start,
+            secrets=self.secrets,
+            ledger=Ledger(None, run="audit"),
+            clock=StageClock(),
+            directory=keys.directory,
+        )
+        worst = _WorstRoster(
+            honest=client(self.of_members),
+            colluding=client(_tampered(self.privacy, noise=0.0)),
+            num_honest=self.canaries,
+            num_staying=self.privacy.shares.survivors,
+        )
+        return drive(flow, worst).state.weights * np.float32(self.members / self.privacy.clip_norm)
+
+    def _scheme(self, privacy: ClientLevelPrivacy, masked: bool) -> Scheme:
+        plain = make_scheme(
+            "fl-std-dp",
+            num_clients=self.members,
+            cohort=self.members,
+            clip_norm=privacy.clip_norm,
+            noise_multiplier=privacy.noise_multiplier,
+        )
+        return replace(plain, privacy=privacy, aggregation="masked" if masked else "plain")
+
+
+@dataclass(frozen=True)
+class _Canaries:
+    """Satisfies :class:`lowkey.protocols.Trainer`: the update of a client is one number at its own coordinate."""
+
+    sizes: FloatArray
+    num_coordinates: int
+
+    @property
+    def num_clients(self) -> int:
+        return self.sizes.size
+
+    def limit_threads(self, threads: int) -> None: ...
+
+    def train(self, weights: FloatArray, client: ClientId, rng: np.random.Generator) -> LocalUpdate:  # noqa: ARG002
+        update = np.zeros(self.num_coordinates, np.float32)
+        if client < self.sizes.size:
+            update[client] = self.sizes[client]
+        return LocalUpdate(update, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _WorstRoster:
+    """Satisfies :class:`lowkey.protocols.Ask`: after the honest members come those that collude, the last are gone."""
+
+    honest: InProcess
+    colluding: InProcess
+    num_honest: int
+    num_staying: int
+
+    def __call__(self, requests: Mapping[ClientId, Request]) -> Iterator[tuple[ClientId, Reply]]:
+        yield from self.honest({c: r for c, r in requests.items() if c < self.num_honest})
+        yield from self.colluding({c: r for c, r in requests.items() if self.num_honest <= c < self.num_staying})
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class _Tampered(ClientLevelPrivacy):
+    """A member that agrees to the terms and does not keep them.
+
+    Parameters
+    ----------
+    noise : share of the agreed standard deviation that it adds.
+    clips : whether it clips.
+    """
+
+    noise: float = 1.0
+    clips: bool = True
+
+    def __repr__(self) -> str:  # what is agreed on is compared by it
+        return super().__repr__().replace(type(self).__qualname__, ClientLevelPrivacy.__qualname__, 1)
+
+    def protect(self, measurement: Measurement | None, *, length: int, clip_norm: float, source: BitSource) -> Noised:
+        encoding = self.encoding(length)
+        if measurement is None:
+            bounded = encoding.zeros()
+        elif self.clips:
+            bounded = encoding.bound(measurement, clip_norm, source)
+        else:
+            bounded = encoding.zeros()
+            bounded.value[:length] = np.rint(measurement.value / encoding.step(clip_norm))
+        return replace(encoding, noise_multiplier=self.noise * self.noise_multiplier).add_noise(bounded, source)
+
+
+def _tampered(privacy: ClientLevelPrivacy, **changes: Any) -> _Tampered:
+    agreed = {part.name: getattr(privacy, part.name) for part in fields(ClientLevelPrivacy)}
+    return _Tampered(**agreed, **changes)

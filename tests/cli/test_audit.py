@@ -1,0 +1,41 @@
+"""``lowkey audit``: what it prints and writes, and what its exit code says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.cli.test_cli import error_of, lowkey
+
+FEW = ["--trials", 1600, "--canaries", 800, "--masked-rounds", 0]
+
+
+def test_a_true_claim_passes_and_leaves_figures(tmp_path: Path) -> None:
+    """Refuted by chance: below 0.2 %."""
+    done = lowkey("audit", *FEW, "--out", "audit", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["preset"] == "fashion-mnist/fl-cs-dp-r0.05"
+    assert round(found["epsilon_claimed"], 4) == 2.6727
+    assert 1.0 < found["epsilon_lower_bound"] <= found["epsilon_claimed"]
+    assert found["epsilon_lower_bound_one_run"] <= found["epsilon_claimed"]
+    assert found["one_run"]["guesses"] == 8
+    assert found["passed"] is True
+    assert found["files"] == ["audit/audit.json", "audit/audit.png"]
+    written = json.loads((tmp_path / "audit" / "audit.json").read_text(encoding="utf-8"))
+    assert written == {key: value for key, value in found.items() if key != "files"}
+    assert (tmp_path / "audit" / "audit.png").stat().st_size > 10_000
+
+
+def test_a_refuted_claim_has_its_own_exit_code(tmp_path: Path) -> None:
+    done = lowkey("audit", "demo/fl-std-dp", *FEW, "--plant", "no-clipping", cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert "REFUTED" in done.stdout
+    assert "planted  no-clipping" in done.stdout
+    assert "claimed  ε = " in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_there_must_be_a_claim() -> None:
+    assert "nothing to audit" in error_of("audit", "demo/fl-std")
+    assert "trials is 0" in error_of("audit", "--trials", 0)
