@@ -3,17 +3,17 @@
 from lowkey.privacy.accounting import Epsilon, claimed_epsilon, epsilon, require_small_delta
 from lowkey.privacy.calibration import affordable_rounds, calibrate_noise
 from lowkey.privacy.clipping import clip
-from lowkey.privacy.events import Event
+from lowkey.privacy.events import Event, SamplingMode
 from lowkey.privacy.ledger import Entry, Ledger
 from lowkey.privacy.mechanism import ClientLevelPrivacy, NoPrivacy, Privacy
 from lowkey.privacy.noise import add_noise_share
+from lowkey.privacy.planning import Plan, feasibility, paper_megabits, plan, signal_to_noise
 from lowkey.privacy.records import Bounded, Measurement, Noised, Open
 from lowkey.privacy.sampling import (
     Cohort,
     FixedSizeSampling,
     PoissonSampling,
     Sampling,
-    SamplingMode,
     flip_coin,
     make_sampling,
 )
@@ -35,6 +35,7 @@ __all__ = [
     "NoiseShares",
     "Noised",
     "Open",
+    "Plan",
     "PoissonSampling",
     "Privacy",
     "Sampling",
@@ -46,14 +47,18 @@ __all__ = [
     "clip",
     "effective_noise",
     "epsilon",
+    "feasibility",
     "flip_coin",
     "group_epsilon",
     "guarantee_lines",
     "likely_participations",
     "make_sampling",
     "noise_shares",
+    "paper_megabits",
+    "plan",
     "require_small_delta",
     "search_epsilon",
     "server_epsilon",
+    "signal_to_noise",
     "split_noise",
 ]
