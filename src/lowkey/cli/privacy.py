@@ -1,4 +1,4 @@
-"""``lowkey privacy epsilon | calibrate``."""
+"""``lowkey privacy epsilon | calibrate | plan``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lowkey.cli.output import JsonOption, emit
+from lowkey.cli.output import JsonOption, emit, human_bytes
 
 if TYPE_CHECKING:
     from lowkey.privacy import Event, Sampling
@@ -99,6 +99,70 @@ def calibrate(
         typer.echo(f"noise multiplier {noise_multiplier:.4f}, {rounds} rounds: ε ≤ {epsilon:g}")
     event = replace(sampler.event(noise_multiplier), count=rounds)
     _show(sampler, event, delta, participations, dropouts, colluders, as_json, found)
+
+
+@app.command()
+def plan(
+    *,
+    clients: Clients,
+    epsilon: Annotated[float, typer.Option(help="Target ε, for people who see released models.")],
+    parameters: Annotated[int, typer.Option(help="Numbers in the model, n.")],
+    delta: Delta = 1e-5,
+    ratio: Annotated[float | None, typer.Option(help="Measurements over parameters, r; chosen if unset.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Number of rounds; 100 or 200 if unset.")] = None,
+    cohort: Annotated[int | None, typer.Option(help="Contributors of a round, q·N; chosen if unset.")] = None,
+    sampling: SamplingOption = None,
+    dropouts: Dropouts = 0.1,
+    colluders: Colluders = 0.1,
+    bits: Annotated[int, typer.Option(help="Bits of one number on the wire.")] = 20,
+    allow_large_delta: LargeDelta = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Settings that reach a target ε, what they promise and cost, and whether they are worth running."""
+    from lowkey.privacy import guarantee_lines
+    from lowkey.privacy import plan as make_plan
+
+    made = make_plan(
+        clients=clients,
+        epsilon=epsilon,
+        delta=delta,
+        parameters=parameters,
+        ratio=ratio,
+        rounds=rounds,
+        cohort=cohort,
+        mode=sampling.value if sampling else None,
+        dropouts=dropouts,
+        colluders=colluders,
+        bits=bits,
+        allow_large_delta=allow_large_delta,
+    )
+    if as_json:
+        emit(made.to_json())
+        return
+    event = made.event
+    rows = {
+        "clients, contributors of a round": f"{clients}, {event.sampling_probability * clients:g} expected",
+        "chance to contribute, q": f"{event.sampling_probability:.6g}",
+        "rounds": f"{event.count}",
+        "noise multiplier, z": f"{event.noise_multiplier:.4f}",
+        "roster M, survivors t, honest κ": f"{event.roster}, {made.shares.survivors}, {made.shares.honest}",
+        "ratio, measurements": f"{made.ratio:g}, {made.measurements} of {parameters}",
+        "upload per member and round": f"{human_bytes(made.bytes_up_per_client)} (with an estimate of the protocol)",
+        "download per contributor and round": human_bytes(made.bytes_down_per_client),
+        "upload, download of the run": f"{human_bytes(made.bytes_up)}, {human_bytes(made.bytes_down)}",
+        "cost as in the paper's tables": f"{made.paper_megabits:.3f} Mbit per enrolled client",
+    }
+    for name, value in rows.items():
+        typer.echo(f"{name:36}{value}")
+    lines = guarantee_lines(
+        event,
+        released=made.released,
+        server=made.server,
+        participations=made.participations,
+        delta=delta,
+        shares=made.shares,
+    )
+    typer.echo("\n".join([*lines, made.verdict]))
 
 
 def _sampling(

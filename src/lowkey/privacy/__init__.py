@@ -1,13 +1,14 @@
-"""Client-level differential privacy: sampling, integers, noise, accounting and the ledger."""
+"""Client-level differential privacy: sampling, integers, noise, accounting, ledgers, policy, audit."""
 
 from lowkey.privacy.accounting import Epsilon, claimed_epsilon, epsilon, require_small_delta
 from lowkey.privacy.adaptive import AdaptiveClip
 from lowkey.privacy.calibration import affordable_rounds, calibrate_noise
 from lowkey.privacy.client_ledger import ClientLedger, Participation
 from lowkey.privacy.encoding import Encoding
-from lowkey.privacy.events import Event
+from lowkey.privacy.events import Event, SamplingMode
 from lowkey.privacy.ledger import Entry, Ledger
 from lowkey.privacy.mechanism import ClientLevelPrivacy, NoPrivacy, Privacy
+from lowkey.privacy.planning import Plan, feasibility, paper_megabits, plan, signal_to_noise
 from lowkey.privacy.policy import Policy, Terms
 from lowkey.privacy.records import Bounded, Measurement, Noised, Open
 from lowkey.privacy.sampling import (
@@ -15,7 +16,6 @@ from lowkey.privacy.sampling import (
     FixedSizeSampling,
     PoissonSampling,
     Sampling,
-    SamplingMode,
     flip_coin,
     make_sampling,
 )
@@ -41,6 +41,7 @@ __all__ = [
     "Noised",
     "Open",
     "Participation",
+    "Plan",
     "PoissonSampling",
     "Policy",
     "Privacy",
@@ -52,14 +53,18 @@ __all__ = [
     "claimed_epsilon",
     "effective_noise",
     "epsilon",
+    "feasibility",
     "flip_coin",
     "group_epsilon",
     "guarantee_lines",
     "likely_participations",
     "make_sampling",
     "noise_shares",
+    "paper_megabits",
+    "plan",
     "require_small_delta",
     "search_epsilon",
     "server_epsilon",
     "server_view",
+    "signal_to_noise",
 ]

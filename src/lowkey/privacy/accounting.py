@@ -16,13 +16,13 @@ import logging
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import TypeAlias
 
 import dp_accounting
 import numpy as np
 from dp_accounting import NeighboringRelation
-from dp_accounting.pld import privacy_loss_distribution
+from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution, from_gaussian_mechanism
 from dp_accounting.rdp import RdpAccountant, compute_epsilon
 from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
 from numpy.typing import NDArray
@@ -35,6 +35,7 @@ from lowkey.rounding import round_up
 
 _INTEGER_ORDERS = tuple(float(order) for order in range(2, 65))
 _FINE_ORDERS = tuple(float(order) for order in DEFAULT_RDP_ORDERS)
+_DROPPED = 1e-6  # of δ: losses rarer than this count as infinite, for speed
 
 Counted: TypeAlias = tuple[tuple[Event, int], ...]
 
@@ -161,11 +162,10 @@ def _pld(counted: Counted, delta: float) -> float:
     mu = math.sqrt(sum(count * (event.sensitivity / event.noise_multiplier) ** 2 for event, count in whole))
     if not sampled:
         return gaussian_epsilon(mu, delta)
-    total = privacy_loss_distribution.identity(INTERVAL)
+    remaining = delta - sum(count * cut_probability(event) for event, count in sampled if event.coin < 1.0)
+    if remaining <= 0.0:
+        return math.inf
+    parts = [round_pld(event).self_compose(count, _DROPPED * delta) for event, count in sampled]
     if mu > 0.0:
-        total = privacy_loss_distribution.from_gaussian_mechanism(1 / mu, value_discretization_interval=INTERVAL)
-    remaining = delta
-    for event, count in sampled:
-        total = total.compose(round_pld(event).self_compose(count))
-        remaining -= count * cut_probability(event) if event.coin < 1.0 else 0.0
-    return float(total.get_epsilon_for_delta(remaining)) if remaining > 0.0 else math.inf
+        parts.append(from_gaussian_mechanism(1 / mu, value_discretization_interval=INTERVAL))
+    return float(reduce(PrivacyLossDistribution.compose, parts).get_epsilon_for_delta(remaining))

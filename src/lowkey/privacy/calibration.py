@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -32,8 +33,12 @@ def calibrate_noise(sampling: Sampling, *, target_epsilon: float, delta: float, 
         lower /= 2.0
     if spent(lower) <= target_epsilon:
         return lower
-    z = float(scipy.optimize.brentq(lambda z: spent(z) - target_epsilon, lower, upper, xtol=1e-5))
-    rounded = round_up(z, 4)
+
+    def excess(log_z: float) -> float:  # in logarithms, where it is nearly a straight line
+        return math.log(max(spent(math.exp(log_z)), 1e-12) / target_epsilon)
+
+    log_z = float(scipy.optimize.brentq(excess, math.log(lower), math.log(upper), xtol=1e-5))
+    rounded = round_up(math.exp(log_z), 4)
     while spent(rounded) > target_epsilon:  # re-verify after rounding: err to the private side
         rounded = round(rounded + 1e-4, 4)
     return rounded
@@ -44,18 +49,17 @@ def affordable_rounds(event: Event, *, target_epsilon: float, delta: float, spen
     checks.positive("epsilon", target_epsilon)
     before = tuple(spent)
 
-    def fits(rounds: int) -> bool:
-        return claimed_epsilon([*before, replace(event, count=rounds)], delta) <= target_epsilon
+    def spent_after(rounds: int) -> float:
+        return claimed_epsilon([*before, replace(event, count=rounds)] if rounds else before, delta)
 
-    if not fits(1):
-        return 0
-    known = 1
-    while fits(2 * known):
-        known *= 2
-        if known > 2**20:
-            return known
-    beyond = 2 * known
-    while beyond - known > 1:
-        middle = (known + beyond) // 2
-        known, beyond = (middle, beyond) if fits(middle) else (known, middle)
-    return known
+    fits, beyond = 0, 1
+    while spent_after(beyond) <= target_epsilon:
+        fits, beyond = beyond, 4 * beyond
+        if beyond > 2**20:
+            return fits
+    while beyond - fits > 1:
+        below, above = spent_after(fits), spent_after(beyond)
+        share = (target_epsilon - below) / (above - below) if math.isfinite(above) else 0.5
+        middle = min(max(fits + round(share * (beyond - fits)), fits + 1), beyond - 1)
+        fits, beyond = (middle, beyond) if spent_after(middle) <= target_epsilon else (fits, middle)
+    return fits

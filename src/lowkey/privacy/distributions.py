@@ -1,33 +1,38 @@
 """Privacy loss distributions of the rounds we know, each rounded to the pessimistic side.
 
-Everything here is an upper bound: discretising never lowers ε ("connect the dots", Doroshenko et al., 2022).
+A round is described by its *profile*: the δ that it has at each ε, for the worst pair of neighbours. Noise has standard
+deviation 1 here and one clip norm has length μ = 1/z. Discretising a profile never lowers ε ("connect the dots",
+Doroshenko et al., 2022).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
+from typing import TypeAlias
 
 import numpy as np
 import scipy.optimize
 import scipy.stats
-from dp_accounting import NeighboringRelation
-from dp_accounting.pld import pld_pmf, privacy_loss_distribution
+from dp_accounting.pld import pld_pmf
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from numpy.typing import NDArray
-from scipy.special import log_ndtr
+from scipy.special import log_ndtr, ndtr
 
 from lowkey.privacy.events import Event
 
 INTERVAL = 1e-4
-# Losses of rounds that cut candidates are resolved down to e^-20 of their own, tiny, chance; the rest counts as
-# infinite loss. Finer would change ε in the ninth digit and take four times as long.
-_CUT_LOG_MASS = -20.0
+_FAR = 9.5  # standard deviations beyond which losses count as infinite: 1e-21 of all outcomes
+_FAR_WHEN_CUT = 5.0  # the same for rounds that cut candidates, whose own chance is tiny
+
+Grid: TypeAlias = NDArray[np.float64]
+Profile: TypeAlias = Callable[[Grid], Grid]
 
 
-def gaussian_delta(mu: float, epsilon: NDArray[np.float64]) -> NDArray[np.float64]:
-    """δ(ε) of the Gaussian mechanism whose noise is 1/μ of its sensitivity; Balle and Wang (2018), Theorem 8."""
-    delta: NDArray[np.float64] = np.exp(log_ndtr(mu / 2 - epsilon / mu))
+def gaussian_delta(mu: float, epsilon: Grid) -> Grid:
+    """δ(ε) of N(μ, 1) against N(0, 1); Balle and Wang (2018), Theorem 8."""
+    delta: Grid = ndtr(mu / 2 - epsilon / mu)
     return delta - np.exp(epsilon + log_ndtr(-mu / 2 - epsilon / mu))
 
 
@@ -54,70 +59,90 @@ def cut_probability(event: Event, group: int = 1) -> float:
         return 0.0
     drawn = np.arange(1, group + 1)
     chances = scipy.stats.binom.pmf(drawn, group, event.candidate_probability)
-    room = event.roster - drawn
-    full = scipy.stats.binom.sf(room, event.population - group, event.candidate_probability)
+    full = scipy.stats.binom.sf(event.roster - drawn, event.population - group, event.candidate_probability)
     return float(np.sum(chances * full))
 
 
 @lru_cache(maxsize=64)
 def round_pld(event: Event) -> PrivacyLossDistribution:
-    """One round of an event whose sampling probability is below 1."""
+    """One round of an event with a sampling probability below 1; rosters are reckoned with where there is no coin."""
+    mu, q = 1 / event.noise_multiplier, event.sampling_probability
     if event.kind == "fixed":
-        return _fixed_size(event.noise_multiplier, event.sampling_probability)
-    poisson = _gaussian(event.noise_multiplier, event.sampling_probability, _RELATIONS[event.adjacency])
-    if event.coin < 1.0 or cut_probability(event) == 0.0:
-        return poisson
-    return _truncated(event, poisson)
+        # The larger of both directions dominates; Zhu, Dong and Wang (2022), *Optimal accounting of differential
+        # privacy via characteristic function*, Section 4. A drawn client displaces another: 2S.
+        there, back = _poisson(2 * mu, q)
+        largest = _mixture_loss(q, 2 * mu * (mu + _FAR))
+        return PrivacyLossDistribution(_pmf(lambda eps: np.maximum(there(eps), back(eps)), -largest, largest))
+    if event.adjacency == "replace-one":
+        there = back = _opposed(mu, q)
+        largest = smallest = _mixture_loss(q, mu * (mu / 2 + _FAR)) - math.log1p(-q)
+    else:
+        there, back = _poisson(mu, q)
+        largest, smallest = _mixture_loss(q, mu * (mu / 2 + _FAR)), -math.log1p(-q)
+    if event.coin == 1.0 and cut_probability(event) > 0.0:
+        full, kept = _overflow(event)
+        displacing = _opposed(2 * mu, kept)
+        far = _mixture_loss(kept, 2 * mu * (mu + _FAR_WHEN_CUT)) - math.log1p(-kept)
+        there, back = _mixed(displacing, there, full), _mixed(displacing, back, full)
+        largest, smallest = max(largest, far), max(smallest, far)
+    return PrivacyLossDistribution(_pmf(there, -smallest, largest), _pmf(back, -largest, smallest))
 
 
-_RELATIONS = {"zero-out": NeighboringRelation.REPLACE_SPECIAL, "replace-one": NeighboringRelation.REPLACE_ONE}
+def _poisson(mu: float, q: float) -> tuple[Profile, Profile]:
+    """(1 − q) N(0, 1) + q N(μ, 1) against N(0, 1), and the other way round."""
 
-
-def _gaussian(
-    noise_multiplier: float, q: float, relation: NeighboringRelation, log_mass: float = -50.0
-) -> PrivacyLossDistribution:
-    return privacy_loss_distribution.from_gaussian_mechanism(
-        noise_multiplier,
-        sampling_prob=q,
-        neighboring_relation=relation,
-        value_discretization_interval=INTERVAL,
-        log_mass_truncation_bound=log_mass,
-    )
-
-
-def _truncated(event: Event, poisson: PrivacyLossDistribution) -> PrivacyLossDistribution:
-    """Poisson sampling cut to the roster, as dp-accounting's ``TruncatedSubsampledGaussianDpEvent`` has it.
-
-    When the others alone fill the roster, a client that is kept displaces another, so that the sum moves by up to 2S
-    either way; arXiv:2508.15089.
-    """
-    assert event.roster is not None
-    assert event.population is not None
-    rho, size, others = event.candidate_probability, event.roster, event.population - 1
-    full = float(scipy.stats.binom.sf(size - 1, others, rho))
-    kept = float(scipy.stats.binom.sf(size, event.population, rho)) * size / event.population / full
-    displacing = _gaussian(event.noise_multiplier / 2, kept, NeighboringRelation.REPLACE_ONE, _CUT_LOG_MASS)
-    return displacing.compute_mixture(poisson, full)
-
-
-def _fixed_size(noise_multiplier: float, q: float) -> PrivacyLossDistribution:
-    """Replace-one PLD of a Gaussian sum over a cohort of fixed size.
-
-    The dominating profile is the larger of both directions of subsampling a Gaussian of sensitivity 2S; Zhu, Dong and
-    Wang (2022), *Optimal accounting of differential privacy via characteristic function*, Section 4.
-    """
-    mu = 2.0 / noise_multiplier
-
-    def subsampled(eps: NDArray[np.float64]) -> NDArray[np.float64]:
+    def there(eps: Grid) -> Grid:
         inner = np.expm1(eps) + q
         amplified = q * gaussian_delta(mu, np.log(np.maximum(inner, 1e-300) / q))
         return np.where(inner > 0, amplified, -np.expm1(eps))
 
-    reach = math.ceil((mu * mu / 2 + 9 * mu) / INTERVAL)
-    steps = np.arange(-reach, reach + 1)
-    eps: NDArray[np.float64] = steps.astype(np.float64) * INTERVAL
-    profile = np.maximum(subsampled(eps), -np.expm1(eps) + np.exp(eps) * subsampled(-eps))
-    # the tail of the profile is below 1e-18, where differences of nearly equal numbers leave only rounding
-    profile = np.minimum.accumulate(np.clip(profile, 1e-18, 1.0))
-    pmf = pld_pmf.create_pmf_pessimistic_connect_dots(INTERVAL, steps, profile)
-    return PrivacyLossDistribution(pmf)
+    def back(eps: Grid) -> Grid:  # exactly 0 beyond the largest loss, where rounding would pile up
+        return np.where(np.expm1(-eps) + q > 0, -np.expm1(eps) + np.exp(eps) * there(-eps), 0.0)
+
+    return there, back
+
+
+def _opposed(mu: float, q: float) -> Profile:
+    """(1 − q) N(0, 1) + q N(μ, 1) against (1 − q) N(0, 1) + q N(−μ, 1)."""
+
+    def profile(eps: Grid) -> Grid:
+        # The loss reaches ε at x = (ε/2 + asinh(h)) / μ, h = (1 − q) e^{μ²/2} sinh(ε/2) / q; logarithms avoid overflow.
+        half = np.abs(eps) / 2
+        with np.errstate(divide="ignore"):
+            log_h = half + np.log(-np.expm1(-2 * half) / 2) + math.log1p(-q) - math.log(q) + mu * mu / 2
+        x = (eps / 2 + np.copysign(np.logaddexp(log_h, np.logaddexp(2 * log_h, 0.0) / 2), eps)) / mu
+        weights = np.logaddexp(math.log1p(-q) + log_ndtr(-x), math.log(q) + log_ndtr(-x - mu))
+        return (1 - q) * ndtr(-x) + q * ndtr(mu - x) - np.exp(eps + weights)
+
+    return profile
+
+
+def _mixed(one: Profile, other: Profile, weight: float) -> Profile:
+    return lambda eps: weight * one(eps) + (1 - weight) * other(eps)
+
+
+def _overflow(event: Event) -> tuple[float, float]:
+    """Chance that the others alone fill the roster, and of a client to be on it nevertheless.
+
+    Then it displaces another, so that the sum moves by up to 2S either way. As in dp-accounting's
+    ``from_truncated_subsampled_gaussian_mechanism``; arXiv:2508.15089.
+    """
+    assert event.roster is not None
+    assert event.population is not None
+    rho, size, population = event.candidate_probability, event.roster, event.population
+    full = float(scipy.stats.binom.sf(size - 1, population - 1, rho))
+    return full, float(scipy.stats.binom.sf(size, population, rho)) * size / population / full
+
+
+def _mixture_loss(q: float, loss: float) -> float:
+    """Loss of a mixture whose other part has this loss: log(1 − q + q e^loss)."""
+    return float(np.logaddexp(math.log1p(-q) if q < 1 else -math.inf, math.log(q) + loss))
+
+
+def _pmf(profile: Profile, smallest: float, largest: float) -> pld_pmf.PLDPmf:
+    low, high = math.floor(smallest / INTERVAL), math.ceil(largest / INTERVAL)
+    grid: Grid = np.arange(low, high + 1, dtype=np.float64) * INTERVAL
+    deltas = profile(grid)
+    # far out the profile is a difference of nearly equal tiny numbers: only rounding is left of it
+    deltas = np.minimum.accumulate(np.clip(deltas, 1e-18, 1.0))
+    return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(INTERVAL, low, high, deltas)

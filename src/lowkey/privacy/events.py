@@ -13,6 +13,7 @@ from lowkey.errors import InvalidInput
 EventKind: TypeAlias = Literal["poisson", "fixed"]
 Adjacency: TypeAlias = Literal["zero-out", "replace-one"]
 Unit: TypeAlias = Literal["client"]
+SamplingMode: TypeAlias = Literal["all", "poisson_padded", "secret_poisson", "fixed"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +77,15 @@ class Event:
             raise InvalidInput(f"roster is {self.roster}; it must lie between 1 and the number of clients")
         if self.honest is not None and not 1 <= self.honest <= (self.roster or math.inf):
             raise InvalidInput(f"honest shares are {self.honest}; they must lie between 1 and the size of the roster")
+
+    @property
+    def mode(self) -> SamplingMode:
+        """The way of sampling, by the name it has in configurations."""
+        if self.kind == "fixed":
+            return "fixed"
+        if self.coin < 1.0:
+            return "secret_poisson"
+        return "all" if self.sampling_probability == 1.0 else "poisson_padded"
 
     @property
     def candidate_probability(self) -> float:

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias, get_args
+from typing import Protocol, get_args
 
 import numpy as np
 
 from lowkey import checks
 from lowkey.errors import InvalidInput
-from lowkey.privacy.events import Event
+from lowkey.privacy.events import Event, SamplingMode
 from lowkey.rng import BitSource, coin_flips, subset
 from lowkey.types import ClientId
-
-SamplingMode: TypeAlias = Literal["all", "poisson_padded", "secret_poisson", "fixed"]
 
 _ROSTER_DEVIATIONS = 6.0  # drawn cohorts pass the roster in about one of 10⁸ rounds
 
@@ -106,9 +104,7 @@ class PoissonSampling:
 
     @property
     def mode(self) -> SamplingMode:
-        if self.coin < 1.0:
-            return "secret_poisson"
-        return "all" if self.probability == 1.0 else "poisson_padded"
+        return self.event(1.0).mode
 
     @property
     def roster_size(self) -> int:

@@ -28,15 +28,6 @@ _SAMPLING = {
 }
 
 
-def sampling_mode(event: Event) -> str:
-    """The mode of the sampling that an event is about."""
-    if event.kind == "fixed":
-        return "fixed"
-    if event.coin < 1.0:
-        return "secret_poisson"
-    return "all" if event.sampling_probability == 1.0 else "poisson_padded"
-
-
 def guarantee_lines(
     event: Event,
     *,
@@ -64,7 +55,7 @@ def guarantee_lines(
         f"ε = {round_up(server, 4):.4f} for the server and members of rosters, of a client asked for its data in "
         f"{participations} rounds (zero-out)",
         f"Unit: one client with all its data. δ = {delta:g}. Neighbours: {_NEIGHBOURS[event.adjacency]}.",
-        f"Sampling: {_SAMPLING[sampling_mode(event)]}.",
+        f"Sampling: {_SAMPLING[event.mode]}.",
     ]
     if shares is not None and event.roster is not None:
         lines.append(

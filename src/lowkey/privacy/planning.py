@@ -1,0 +1,174 @@
+"""Before the first round: is the goal within reach, with which settings, at what price?"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from lowkey import checks
+from lowkey.privacy.accounting import Epsilon, require_small_delta
+from lowkey.privacy.accounting import epsilon as released_epsilon
+from lowkey.privacy.calibration import calibrate_noise
+from lowkey.privacy.events import Event, SamplingMode
+from lowkey.privacy.sampling import make_sampling
+from lowkey.privacy.shares import NoiseShares, noise_shares
+from lowkey.privacy.views import likely_participations, server_epsilon
+
+ENOUGH_SIGNAL = 0.1
+NOT_USEFUL = (
+    "client-level DP is not useful at this scale; consider more clients, smaller m, fewer rounds, or record-level DP"
+)
+
+_RATIOS = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
+_EVERYBODY_UP_TO = 500
+_OVERHEAD_PER_MEMBER = 145  # bytes of keys, sealed shares and their return, each way; an estimate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Settings that reach a target, what they promise and what they cost.
+
+    Attributes
+    ----------
+    event : all rounds of the run as the accountant sees them: sampling, noise, roster M, honest shares κ, rounds.
+    delta, released, server, participations : the guarantee for people who see the models, and for the server when it
+        asks a client in so many rounds as only one client in a thousand is asked.
+    shares : survivors t and honest shares κ of a round.
+    parameters, ratio, measurements : of the model and its compression.
+    signal_to_noise : of one number in the sum; see :func:`signal_to_noise`.
+    bytes_up_per_client, bytes_up : upload of one member in one round, and of all in the run; masked vector plus an
+        estimate of what secure aggregation adds.
+    bytes_down_per_client, bytes_down : download, by the same estimate; noise-only members need no model.
+    paper_megabits : upload of one enrolled client in the run, as the paper's tables count it.
+    """
+
+    event: Event
+    delta: float
+    released: Epsilon
+    server: float
+    participations: int
+    shares: NoiseShares
+    parameters: int
+    ratio: float
+    measurements: int
+    signal_to_noise: float
+    bytes_up_per_client: int
+    bytes_up: int
+    bytes_down_per_client: int
+    bytes_down: int
+    paper_megabits: float
+
+    @property
+    def feasible(self) -> bool:
+        return self.signal_to_noise >= ENOUGH_SIGNAL
+
+    @property
+    def verdict(self) -> str:
+        """One line on whether the plan is worth running."""
+        return feasibility(self.signal_to_noise)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"shares": self.shares._asdict(), "feasible": self.feasible}
+
+
+def plan(
+    *,
+    clients: int,
+    epsilon: float,
+    delta: float,
+    parameters: int,
+    ratio: float | None = None,
+    rounds: int | None = None,
+    cohort: int | None = None,
+    mode: SamplingMode | None = None,
+    dropouts: float = 0.1,
+    colluders: float = 0.1,
+    bits: int = 20,
+    allow_large_delta: bool = False,
+) -> Plan:
+    """Settings for a target ε, for people who see the released models.
+
+    What is not given is chosen thus. Up to 500 clients, everybody contributes to every round, 100 rounds long: sampling
+    few clients gains little. Beyond, and where ``mode`` samples, a round has 100 contributors (at most half of all)
+    and there are 200 rounds, as in the paper. Noise is the least that reaches ε. The ratio is the largest of 1, 0.5,
+    0.2, 0.1, 0.05, 0.02, 0.01 that leaves a signal-to-noise ratio of 0.1: less compression loses less of the update,
+    and more of it is only needed against noise. If none does, it is 0.01 and the plan says that it is not feasible.
+
+    Parameters
+    ----------
+    clients, epsilon, delta : N and the target.
+    parameters : n, numbers in the model.
+    ratio, rounds, cohort, mode : as in a configuration; None chooses.
+    dropouts, colluders : shares of a roster, see :func:`noise_shares`.
+    bits : of one number on the wire.
+    """
+    require_small_delta(delta, clients, allow_large=allow_large_delta)
+    checks.at_least("parameters", parameters, 1)
+    checks.at_least("bits", bits, 1)
+    if ratio is not None:
+        checks.fraction("ratio", ratio)
+    if cohort is None:
+        everybody = mode == "all" or (mode is None and clients <= _EVERYBODY_UP_TO)
+        cohort = clients if everybody else max(1, min(100, clients // 2))
+    sampling = make_sampling(mode, population=clients, cohort=cohort)
+    if rounds is None:
+        rounds = 100 if sampling.mode == "all" else 200
+    noise = calibrate_noise(sampling, target_epsilon=epsilon, delta=delta, rounds=rounds)
+    shares = noise_shares(sampling.roster_size, dropouts=dropouts, colluders=colluders)
+    event = replace(sampling.event(noise, honest=shares.honest), count=rounds)
+
+    def signal(ratio: float) -> float:
+        return signal_to_noise(cohort, noise, math.ceil(ratio * parameters))
+
+    if ratio is None:
+        ratio = next((r for r in _RATIOS if signal(r) >= ENOUGH_SIGNAL), _RATIOS[-1])
+    measurements = math.ceil(ratio * parameters)
+    participations = likely_participations(rounds, sampling.probability)
+    protocol = _OVERHEAD_PER_MEMBER * sampling.roster_size
+    up, model = math.ceil(measurements * bits / 8) + protocol, 4 * parameters
+    asked = sampling.probability * clients
+    return Plan(
+        event=event,
+        delta=delta,
+        released=released_epsilon([event], delta),
+        server=server_epsilon(noise, participations, delta, coin=sampling.coin),
+        participations=participations,
+        shares=shares,
+        parameters=parameters,
+        ratio=ratio,
+        measurements=measurements,
+        signal_to_noise=signal(ratio),
+        bytes_up_per_client=up,
+        bytes_up=rounds * sampling.roster_size * up,
+        bytes_down_per_client=model + protocol,
+        bytes_down=rounds * round(asked * model + sampling.roster_size * protocol),
+        paper_megabits=paper_megabits(parameters, ratio, rounds, event.sampling_probability),
+    )
+
+
+def signal_to_noise(contributors: float, noise_multiplier: float, measurements: int) -> float:
+    """Size of one number of the sum over the noise in it, if all contributions pointed the same way: K / (z √m).
+
+    Clipped vectors of norm S have numbers of about S/√m, of which K add up; noise is zS. The clip norm cancels out.
+    """
+    checks.positive("contributors", contributors)
+    checks.positive("noise multiplier", noise_multiplier)
+    checks.at_least("measurements", measurements, 1)
+    return contributors / (noise_multiplier * math.sqrt(measurements))
+
+
+def feasibility(signal: float) -> str:
+    """One line on a signal-to-noise ratio, for people about to start a run."""
+    figure = f"signal to noise {signal:.3f}"
+    if signal >= ENOUGH_SIGNAL:
+        return f"feasible: {figure}, at least {ENOUGH_SIGNAL:g}"
+    return f"not feasible: {figure}, below {ENOUGH_SIGNAL:g}: {NOT_USEFUL}"
+
+
+def paper_megabits(parameters: int, ratio: float, rounds: int, sampling_probability: float) -> float:
+    """The paper's cost column: expected upload of one enrolled client, 32 bits a number, in 10⁶ bits.
+
+    Kerkouche et al. (2021) label it megabytes; their figures are megabits.
+    """
+    return ratio * parameters * 32 * rounds * sampling_probability / 1e6
