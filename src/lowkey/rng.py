@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algori
 from numpy.typing import NDArray
 
 from lowkey.errors import InvalidInput
-from lowkey.types import Bits, FloatArray
+from lowkey.types import Bits
 
 
 def _derive(seed: int, names: tuple[object, ...]) -> int:
@@ -140,19 +140,3 @@ def coin_flips(source: BitSource, size: int, probability: float) -> NDArray[np.i
     if probability >= 1.0:
         return np.arange(size, dtype=np.intp)
     return np.flatnonzero(source.bits(size) < np.uint64(int(probability * 2.0**64)))
-
-
-def standard_normal(source: BitSource, count: int) -> FloatArray:
-    """Independent N(0, 1) numbers by Box and Muller (1958); radius from 53 random bits, so tails reach 8.5."""
-    half = (count + 1) // 2
-    uniform = (source.bits(half) >> np.uint64(11)).astype(np.float64)
-    uniform += 1.0
-    uniform *= 2.0**-53  # in (0, 1]
-    radius = np.sqrt(-2.0 * np.log(uniform, out=uniform)).astype(np.float32)
-    angle = (source.bits(half) >> np.uint64(40)).astype(np.float32)
-    angle *= np.float32(2.0 * np.pi * 2.0**-24)
-    pair = np.empty((2, half), np.float32)
-    np.cos(angle, out=pair[0])
-    np.sin(angle, out=pair[1])
-    pair *= radius
-    return pair.reshape(-1)[:count]

@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from lowkey.errors import InvalidInput
-from lowkey.privacy import effective_noise, noise_shares, split_noise
+from lowkey.privacy import effective_noise, noise_shares
 
 
 @pytest.mark.parametrize(
@@ -63,10 +63,3 @@ def test_impossible_shares_are_refused(roster: int, dropouts: float, colluders: 
 @pytest.mark.parametrize(("share", "expected"), [(1.0, 1.5400), (0.9, 1.4610), (0.8, 1.3774), (0.5, 1.0889)])
 def test_noise_that_is_left(share: float, expected: float) -> None:
     assert effective_noise(1.54, share) == pytest.approx(expected, abs=1e-4)
-
-
-def test_noise_beside_a_count_of_clipped_clients() -> None:
-    assert split_noise(1.54, 5) == pytest.approx(1.55859, abs=1e-5)
-    assert split_noise(1.22441, 5) == pytest.approx(1.23369, abs=1e-5)
-    with pytest.raises(InvalidInput, match="half the noise multiplier"):
-        split_noise(1.54, 0.77)

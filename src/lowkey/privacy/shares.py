@@ -56,22 +56,3 @@ def effective_noise(noise_multiplier: float, honest_share: float) -> float:
     checks.positive("noise multiplier", noise_multiplier)
     checks.fraction("honest share", honest_share)
     return noise_multiplier * math.sqrt(honest_share)
-
-
-def split_noise(noise_multiplier: float, bit_noise: float) -> float:
-    """Multiplier for the vectors when a round also counts how many were clipped, at the same price z for both.
-
-    Parameters
-    ----------
-    noise_multiplier : z, the price of the round.
-    bit_noise : standard deviation of the noise on the number of clipped clients; above z/2.
-
-    References
-    ----------
-    Andrew, Thakkar, McMahan and Ramaswamy (2021), Theorem 1: (z⁻² − (2σ_b)⁻²)^(−1/2).
-    """
-    checks.positive("noise multiplier", noise_multiplier)
-    checks.positive("bit noise", bit_noise)
-    if 2 * bit_noise <= noise_multiplier:
-        raise InvalidInput(f"bit noise is {bit_noise}; it must be above half the noise multiplier, {noise_multiplier}")
-    return float((noise_multiplier**-2 - (2 * bit_noise) ** -2) ** -0.5)
