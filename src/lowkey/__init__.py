@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lowkey.errors import LowkeyError
     from lowkey.federation import SCHEMES, Scheme, make_scheme
     from lowkey.learning import LocalSGD
-    from lowkey.privacy import Event, affordable_rounds, calibrate_noise, epsilon
+    from lowkey.privacy import Event, affordable_rounds, calibrate_noise, epsilon, make_sampling
     from lowkey.simulation import Simulation, simulate
 
 __version__ = "0.1.0"
@@ -29,6 +29,7 @@ _HOME = {
     "affordable_rounds": "privacy",
     "calibrate_noise": "privacy",
     "epsilon": "privacy",
+    "make_sampling": "privacy",
     "Simulation": "simulation",
     "simulate": "simulation",
 }
@@ -43,6 +44,7 @@ __all__ = [
     "affordable_rounds",
     "calibrate_noise",
     "epsilon",
+    "make_sampling",
     "make_scheme",
     "simulate",
 ]

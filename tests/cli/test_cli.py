@@ -81,6 +81,33 @@ def test_privacy_calibrate() -> None:
     assert json_of(*base, "--rounds", 200)["noise_multiplier"] == pytest.approx(1.2245, abs=1.01e-4)
     assert json_of(*base, "--noise-multiplier", 1.54)["rounds"] == 431
     assert "either --rounds" in error_of(*base)
+    assert "not one round fits" in error_of(*base[:3], 0.01, *base[4:], "--noise-multiplier", 1.54)
+    text = lowkey("privacy", "calibrate", "--epsilon", 1, "--clients", 9, "--cohort", 9, "--rounds", 1).stdout
+    assert text.startswith("noise multiplier 3.7307, 1 rounds: ε ≤ 1\n")
+    assert "for the server" in text
+
+
+def test_privacy_plan() -> None:
+    base = ["privacy", "plan", "--clients", 20, "--epsilon", 8, "--parameters", 1_663_370, "--rounds", 50]
+    found = json_of(*base, "--ratio", 0.05)
+    assert found["signal_to_noise"] == pytest.approx(0.016, abs=5e-4)
+    assert (found["feasible"], found["event"]["roster"], found["shares"]) == (
+        False,
+        20,
+        {"survivors": 18, "honest": 16},
+    )
+    text = lowkey(*base).stdout
+    for part in (
+        "noise multiplier, z",
+        "20, 18, 16",
+        "0.01, 16634 of 1663370",
+        "44.5 kB",
+        "Not covered",
+        "not feasible",
+    ):
+        assert part in text
+    assert "below 0.05" in error_of(*base, "--delta", 0.1)
+    assert json_of(*base, "--delta", 0.1, "--allow-large-delta")["delta"] == 0.1
 
 
 @pytest.mark.parametrize(

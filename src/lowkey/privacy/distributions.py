@@ -71,21 +71,23 @@ def round_pld(event: Event) -> PrivacyLossDistribution:
         # The larger of both directions dominates; Zhu, Dong and Wang (2022), *Optimal accounting of differential
         # privacy via characteristic function*, Section 4. A drawn client displaces another: 2S.
         there, back = _poisson(2 * mu, q)
-        largest = _mixture_loss(q, 2 * mu * (mu + _FAR))
-        return PrivacyLossDistribution(_pmf(lambda eps: np.maximum(there(eps), back(eps)), -largest, largest))
+        most = _mixture_loss(q, 2 * mu * (mu + _FAR))
+        return PrivacyLossDistribution(_pmf(lambda eps: np.maximum(there(eps), back(eps)), -most, most))
     if event.adjacency == "replace-one":
         there = back = _opposed(mu, q)
-        largest = smallest = _mixture_loss(q, mu * (mu / 2 + _FAR)) - math.log1p(-q)
+        most_there = most_back = _mixture_loss(q, mu * (mu / 2 + _FAR)) - math.log1p(-q)
     else:
         there, back = _poisson(mu, q)
-        largest, smallest = _mixture_loss(q, mu * (mu / 2 + _FAR)), -math.log1p(-q)
+        most_there, most_back = _mixture_loss(q, mu * (mu / 2 + _FAR)), -math.log1p(-q)
+    least_there, least_back = -most_back, -most_there
     if event.coin == 1.0 and cut_probability(event) > 0.0:
         full, kept = _overflow(event)
         displacing = _opposed(2 * mu, kept)
         far = _mixture_loss(kept, 2 * mu * (mu + _FAR_WHEN_CUT)) - math.log1p(-kept)
         there, back = _mixed(displacing, there, full), _mixed(displacing, back, full)
-        largest, smallest = max(largest, far), max(smallest, far)
-    return PrivacyLossDistribution(_pmf(there, -smallest, largest), _pmf(back, -largest, smallest))
+        most_there, most_back = max(most_there, far), max(most_back, far)
+        least_there, least_back = min(least_there, -1.0), min(least_back, -1.0)  # below, losses are rounded up to it
+    return PrivacyLossDistribution(_pmf(there, least_there, most_there), _pmf(back, least_back, most_back))
 
 
 def _poisson(mu: float, q: float) -> tuple[Profile, Profile]:

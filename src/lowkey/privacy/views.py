@@ -18,7 +18,7 @@ from lowkey.privacy.accounting import claimed_epsilon
 from lowkey.privacy.distributions import cut_probability, gaussian_epsilon
 from lowkey.privacy.events import Event
 
-_GROUP_INTERVAL = 5e-3  # pessimistic at any width, and mixtures of many Gaussians are slow
+_GROUP_INTERVAL = 5e-4  # times the size; pessimistic at any width, and mixtures of many Gaussians are slow
 
 
 def server_epsilon(noise_multiplier: float, participations: int, delta: float, *, coin: float = 1.0) -> float:
@@ -94,7 +94,7 @@ def group_epsilon(event: Event, size: int, delta: float) -> float:
         event.noise_multiplier,
         [float(m) for m in moved],
         [float(c) for c in chances / chances.sum()],
-        value_discretization_interval=_GROUP_INTERVAL,
+        value_discretization_interval=_GROUP_INTERVAL * size,
     )
     remaining = _remaining(delta, event.count * cut_probability(event, size), event)
     return float(one_round.self_compose(event.count).get_epsilon_for_delta(remaining))
