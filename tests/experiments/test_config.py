@@ -103,7 +103,7 @@ def test_the_papers_twenty_rows() -> None:
         assert (config.training.local_steps, config.training.batch_size) == (5, 10)
         assert (config.training.learning_rate, config.training.batches) == (0.215, "independent")
         assert config.codec.chunks == 200
-        scheme = scheme_of(config)
+        scheme = scheme_of(config.resolve())
         assert scheme.name == config.federation.scheme
         assert (config.paper.epsilon is not None) is scheme.private
         if config.privacy is not None:

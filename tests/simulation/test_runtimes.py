@@ -148,7 +148,7 @@ def test_a_million_clients_cost_what_six_thousand_do() -> None:
         with WorkerPool(scheme=scheme, trainer=trainer, secrets=OSSecrets(), workers=2, clock=StageClock()) as pool:
             federation = Federation(scheme=scheme, ask=pool, evaluate=lambda w: {"accuracy": 0.0, "loss": 0.0})
             federation.run(initial_state(scheme, ZEROS), Schedule(rounds=2))
-            held = pool._model.nbytes + sum(slot.nbytes for worker in pool._workers for slot in worker.slots)
+            held = pool._model.nbytes + sum(len(slot) for worker in pool._workers for slot in worker.slots)
             assert not any(worker.running for worker in pool._workers)
             return held
 

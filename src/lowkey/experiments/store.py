@@ -24,7 +24,17 @@ from lowkey.privacy import Ledger
 
 _KEPT_CHECKPOINTS = 2
 _PACKAGES = ("lowkey", "numpy", "scipy", "torch", "dp-accounting", "cryptography", "safetensors")
-_FREE_TO_CHANGE = ("federation.rounds", "evaluation", "runtime", "paper", "name", "privacy.target_epsilon")
+_FREE_TO_CHANGE = (
+    "federation.rounds",
+    "federation.attempts",
+    "evaluation",
+    "runtime",
+    "paper",
+    "name",
+    "privacy.target_epsilon",
+    "privacy.max_contributions",
+    "privacy.secagg",
+)
 
 
 class RunDirectory:
@@ -82,7 +92,8 @@ class RunDirectory:
             run = self._environment().get("run")
             if run is None:
                 raise RunError(f"{self.path} was made by an earlier version of Lowkey; go on with it in that version")
-            self._ledger = Ledger(self.path / "ledger.jsonl", run=run)
+            shared = self.config.privacy.ledger if self.config.privacy else None
+            self._ledger = Ledger(Path(shared) if shared else self.path / "ledger.jsonl", run=run)
         return self._ledger
 
     @property

@@ -35,7 +35,6 @@ from lowkey.rounding import round_up
 
 _INTEGER_ORDERS = tuple(float(order) for order in range(2, 65))
 _FINE_ORDERS = tuple(float(order) for order in DEFAULT_RDP_ORDERS)
-_RARE = 0.01  # of δ: rounds that cut candidates may take up so much of it
 _DROPPED = 1e-6  # of δ: losses rarer than this count as infinite, for speed
 
 Counted: TypeAlias = tuple[tuple[Event, int], ...]
@@ -163,14 +162,10 @@ def _pld(counted: Counted, delta: float) -> float:
     mu = math.sqrt(sum(count * (event.sensitivity / event.noise_multiplier) ** 2 for event, count in whole))
     if not sampled:
         return gaussian_epsilon(mu, delta)
-    remaining, parts = delta, []
-    for event, count in sampled:
-        cut, counts_as = count * cut_probability(event), event
-        if event.coin < 1.0 or cut <= _RARE * delta:  # taken off δ, which is a bound too and much quicker
-            remaining, counts_as = remaining - cut, replace(event, roster=None)
-        parts.append(round_pld(counts_as).self_compose(count, _DROPPED * delta))
+    remaining = delta - sum(count * cut_probability(event) for event, count in sampled if event.coin < 1.0)
     if remaining <= 0.0:
         return math.inf
+    parts = [round_pld(event).self_compose(count, _DROPPED * delta) for event, count in sampled]
     if mu > 0.0:
         parts.append(from_gaussian_mechanism(1 / mu, value_discretization_interval=INTERVAL))
     return float(reduce(PrivacyLossDistribution.compose, parts).get_epsilon_for_delta(remaining))
