@@ -269,7 +269,9 @@ def test_runs_on_one_population_share_a_ledger_and_a_budget(tmp_path: Path) -> N
 
 
 def test_limits_of_clients_outlive_the_process(tmp_path: Path) -> None:
-    config = tiny_config(CS_DP, NOISE, "federation.cohort=400", "privacy.max_contributions=2")
+    config = tiny_config(
+        CS_DP, NOISE, "federation.cohort=400", "privacy.max_contributions=2", "privacy.target_epsilon=90"
+    )
     run_experiment(config, tmp_path / "run")
     counts = json.loads((tmp_path / "run" / "clients.json").read_text())
     assert set(counts.values()) == {3}  # asked in each of three rounds, though the last found zeros
