@@ -22,14 +22,20 @@ from typing import TypeAlias
 import dp_accounting
 import numpy as np
 from dp_accounting import NeighboringRelation
-from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution, from_gaussian_mechanism
+from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from dp_accounting.rdp import RdpAccountant, compute_epsilon
 from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
 from numpy.typing import NDArray
 
 from lowkey import checks
 from lowkey.errors import InvalidInput
-from lowkey.privacy.distributions import INTERVAL, cut_probability, gaussian_epsilon, round_pld
+from lowkey.privacy.distributions import (
+    cut_probability,
+    gaussian_epsilon,
+    gaussian_losses,
+    round_losses,
+    round_pld,
+)
 from lowkey.privacy.events import Event
 from lowkey.rounding import round_up
 
@@ -68,8 +74,8 @@ def epsilon(events: Iterable[Event], delta: float) -> Epsilon:
     claimed = _pld(counted, delta)
     if math.isinf(claimed):
         raise InvalidInput(
-            f"delta is {delta:g}, but in so many rounds the roster overflows with a larger chance; raise delta, or "
-            "lower the number of rounds"
+            f"there is no finite epsilon at delta = {delta:g}: the noise is too small, or in so many rounds the roster "
+            "overflows with a larger chance; raise the noise or delta, or lower the number of rounds"
         )
     published = all(event.kind == "poisson" and event.adjacency == "zero-out" for event, _ in counted)
     return Epsilon(
@@ -165,7 +171,8 @@ def _pld(counted: Counted, delta: float) -> float:
     remaining = delta - sum(count * cut_probability(event) for event, count in sampled if event.coin < 1.0)
     if remaining <= 0.0:
         return math.inf
-    parts = [round_pld(event).self_compose(count, _DROPPED * delta) for event, count in sampled]
-    if mu > 0.0:
-        parts.append(from_gaussian_mechanism(1 / mu, value_discretization_interval=INTERVAL))
+    gaussian = [gaussian_losses(mu)] if mu > 0.0 else []
+    interval = max(losses.interval for losses in (*gaussian, *(round_losses(event) for event, _ in sampled)))
+    parts = [losses.distribution(interval) for losses in gaussian]
+    parts += [round_pld(event, interval).self_compose(count, _DROPPED * delta) for event, count in sampled]
     return float(reduce(PrivacyLossDistribution.compose, parts).get_epsilon_for_delta(remaining))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -23,11 +24,46 @@ from scipy.special import log_ndtr, ndtr
 from lowkey.privacy.events import Event
 
 INTERVAL = 1e-4
+_MOST_POINTS = 40_000  # the interval is wider where losses reach further than this many
+_LARGEST_LOSS = 500.0  # larger ones count as infinite
 _FAR = 9.5  # standard deviations beyond which losses count as infinite: 1e-21 of all outcomes
 _FAR_WHEN_CUT = 5.0  # the same for rounds that cut candidates, whose own chance is tiny
 
 Grid: TypeAlias = NDArray[np.float64]
 Profile: TypeAlias = Callable[[Grid], Grid]
+
+
+@dataclass(frozen=True)
+class Direction:
+    """Profile of a pair of neighbours one way round, and the losses between which it is resolved."""
+
+    profile: Profile
+    least: float
+    most: float
+
+    def pmf(self, interval: float) -> pld_pmf.PLDPmf:
+        low = math.floor(max(self.least, -_LARGEST_LOSS) / interval)
+        high = math.ceil(min(self.most, _LARGEST_LOSS) / interval)
+        grid: Grid = np.arange(low, high + 1, dtype=np.float64) * interval
+        # far out the profile is a difference of nearly equal tiny numbers: only rounding is left of it
+        deltas = np.minimum.accumulate(np.clip(self.profile(grid), 1e-18, 1.0))
+        return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(interval, low, high, deltas)
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Privacy losses of a mechanism: there and back, or one direction that is its own opposite."""
+
+    directions: tuple[Direction, ...]
+
+    @property
+    def interval(self) -> float:
+        """Width at which to discretise; it may be wider, at the price of a larger ε."""
+        reach = max(max(direction.most, -direction.least) for direction in self.directions)
+        return max(INTERVAL, min(reach, _LARGEST_LOSS) / _MOST_POINTS)
+
+    def distribution(self, interval: float) -> PrivacyLossDistribution:
+        return PrivacyLossDistribution(*(direction.pmf(interval) for direction in self.directions))
 
 
 def gaussian_delta(mu: float, epsilon: Grid) -> Grid:
@@ -63,49 +99,55 @@ def cut_probability(event: Event, group: int = 1) -> float:
     return float(np.sum(chances * full))
 
 
-@lru_cache(maxsize=64)
-def round_pld(event: Event) -> PrivacyLossDistribution:
-    """One round of an event with a sampling probability below 1; rosters are reckoned with where there is no coin."""
+def gaussian_losses(mu: float) -> Losses:
+    """Of the Gaussian mechanism."""
+    most = mu * (mu / 2 + _FAR)
+    return Losses((Direction(lambda eps: gaussian_delta(mu, eps), -most, most),))
+
+
+def round_losses(event: Event) -> Losses:
+    """Of one round with a sampling probability below 1; rosters are reckoned with where there is no coin."""
     mu, q = 1 / event.noise_multiplier, event.sampling_probability
     if event.kind == "fixed":
         # The larger of both directions dominates; Zhu, Dong and Wang (2022), *Optimal accounting of differential
         # privacy via characteristic function*, Section 4. A drawn client displaces another: 2S.
         there, back = _poisson(2 * mu, q)
-        most = _mixture_loss(q, 2 * mu * (mu + _FAR))
-        return PrivacyLossDistribution(_pmf(lambda eps: np.maximum(there(eps), back(eps)), -most, most))
-    if event.adjacency == "replace-one":
-        there = back = _opposed(mu, q)
-        most_there = most_back = _mixture_loss(q, mu * (mu / 2 + _FAR)) - math.log1p(-q)
-    else:
-        there, back = _poisson(mu, q)
-        most_there, most_back = _mixture_loss(q, mu * (mu / 2 + _FAR)), -math.log1p(-q)
-    least_there, least_back = -most_back, -most_there
+        most = max(there.most, back.most)
+        return Losses((Direction(lambda eps: np.maximum(there.profile(eps), back.profile(eps)), -most, most),))
+    there, back = _poisson(mu, q) if event.adjacency == "zero-out" else (_opposed(mu, q, _FAR),) * 2
     if event.coin == 1.0 and cut_probability(event) > 0.0:
         full, kept = _overflow(event)
-        displacing = _opposed(2 * mu, kept)
-        far = _mixture_loss(kept, 2 * mu * (mu + _FAR_WHEN_CUT)) - math.log1p(-kept)
+        displacing = _opposed(2 * mu, kept, _FAR_WHEN_CUT)
         there, back = _mixed(displacing, there, full), _mixed(displacing, back, full)
-        most_there, most_back = max(most_there, far), max(most_back, far)
-        least_there, least_back = min(least_there, -1.0), min(least_back, -1.0)  # below, losses are rounded up to it
-    return PrivacyLossDistribution(_pmf(there, least_there, most_there), _pmf(back, least_back, most_back))
+    return Losses((there, back))
 
 
-def _poisson(mu: float, q: float) -> tuple[Profile, Profile]:
+@lru_cache(maxsize=64)
+def round_pld(event: Event, interval: float) -> PrivacyLossDistribution:
+    """:func:`round_losses`, discretised and remembered: runs ask for the same round again and again."""
+    return round_losses(event).distribution(interval)
+
+
+def _poisson(mu: float, q: float) -> tuple[Direction, Direction]:
     """(1 − q) N(0, 1) + q N(μ, 1) against N(0, 1), and the other way round."""
+    least = math.log1p(-q)
+    most = _mixture_loss(q, mu * (mu / 2 + _FAR))
 
     def there(eps: Grid) -> Grid:
-        inner = np.expm1(eps) + q
-        amplified = q * gaussian_delta(mu, np.log(np.maximum(inner, 1e-300) / q))
-        return np.where(inner > 0, amplified, -np.expm1(eps))
+        inside = np.maximum(eps, least)
+        with np.errstate(divide="ignore"):
+            inner = inside + np.log(-np.expm1(least - inside)) - math.log(q)  # log((e^ε − 1 + q) / q)
+        return np.where(eps > least, q * gaussian_delta(mu, inner), -np.expm1(np.minimum(eps, 0.0)))
 
     def back(eps: Grid) -> Grid:  # exactly 0 beyond the largest loss, where rounding would pile up
-        return np.where(np.expm1(-eps) + q > 0, -np.expm1(eps) + np.exp(eps) * there(-eps), 0.0)
+        inside = np.minimum(eps, -least)
+        return np.where(eps < -least, -np.expm1(inside) + np.exp(inside) * there(-inside), 0.0)
 
-    return there, back
+    return Direction(there, least, most), Direction(back, -most, -least)
 
 
-def _opposed(mu: float, q: float) -> Profile:
-    """(1 − q) N(0, 1) + q N(μ, 1) against (1 − q) N(0, 1) + q N(−μ, 1)."""
+def _opposed(mu: float, q: float, far: float) -> Direction:
+    """(1 − q) N(0, 1) + q N(μ, 1) against (1 − q) N(0, 1) + q N(−μ, 1); its own opposite."""
 
     def profile(eps: Grid) -> Grid:
         # The loss reaches ε at x = (ε/2 + asinh(h)) / μ, h = (1 − q) e^{μ²/2} sinh(ε/2) / q; logarithms avoid overflow.
@@ -114,13 +156,20 @@ def _opposed(mu: float, q: float) -> Profile:
             log_h = half + np.log(-np.expm1(-2 * half) / 2) + math.log1p(-q) - math.log(q) + mu * mu / 2
         x = (eps / 2 + np.copysign(np.logaddexp(log_h, np.logaddexp(2 * log_h, 0.0) / 2), eps)) / mu
         weights = np.logaddexp(math.log1p(-q) + log_ndtr(-x), math.log(q) + log_ndtr(-x - mu))
-        return (1 - q) * ndtr(-x) + q * ndtr(mu - x) - np.exp(eps + weights)
+        delta: Grid = (1 - q) * ndtr(-x) + q * ndtr(mu - x) - np.exp(eps + weights)
+        return delta
 
-    return profile
+    most = _mixture_loss(q, mu * (mu / 2 + far)) - math.log1p(-q)
+    return Direction(profile, -most, most)
 
 
-def _mixed(one: Profile, other: Profile, weight: float) -> Profile:
-    return lambda eps: weight * one(eps) + (1 - weight) * other(eps)
+def _mixed(rare: Direction, usual: Direction, chance: float) -> Direction:
+    """The usual pair of neighbours, but with some chance the rare one; losses below −1 may be rounded up to it."""
+
+    def profile(eps: Grid) -> Grid:
+        return chance * rare.profile(eps) + (1 - chance) * usual.profile(eps)
+
+    return Direction(profile, min(usual.least, -1.0), max(usual.most, rare.most))
 
 
 def _overflow(event: Event) -> tuple[float, float]:
@@ -139,12 +188,3 @@ def _overflow(event: Event) -> tuple[float, float]:
 def _mixture_loss(q: float, loss: float) -> float:
     """Loss of a mixture whose other part has this loss: log(1 − q + q e^loss)."""
     return float(np.logaddexp(math.log1p(-q) if q < 1 else -math.inf, math.log(q) + loss))
-
-
-def _pmf(profile: Profile, smallest: float, largest: float) -> pld_pmf.PLDPmf:
-    low, high = math.floor(smallest / INTERVAL), math.ceil(largest / INTERVAL)
-    grid: Grid = np.arange(low, high + 1, dtype=np.float64) * INTERVAL
-    deltas = profile(grid)
-    # far out the profile is a difference of nearly equal tiny numbers: only rounding is left of it
-    deltas = np.minimum.accumulate(np.clip(deltas, 1e-18, 1.0))
-    return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(INTERVAL, low, high, deltas)

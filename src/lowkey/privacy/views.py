@@ -18,7 +18,7 @@ from lowkey.privacy.accounting import claimed_epsilon
 from lowkey.privacy.distributions import cut_probability, gaussian_epsilon
 from lowkey.privacy.events import Event
 
-_GROUP_INTERVAL = 5e-4  # times the size; pessimistic at any width, and mixtures of many Gaussians are slow
+_GROUP_INTERVAL = 1e-3  # times the size; pessimistic at any width, and mixtures of many Gaussians are slow
 
 
 def server_epsilon(noise_multiplier: float, participations: int, delta: float, *, coin: float = 1.0) -> float:
