@@ -260,9 +260,9 @@ def test_decoding_returns_real_units() -> None:
         ({"members": 0, "honest": 0}, "members"),
         ({"length": 0}, "length"),
         ({"noise_multiplier": -1.0}, "noise_multiplier"),
-        ({"noise_multiplier": 0.04}, "standard deviation of 6.5"),
+        ({"noise_multiplier": 1e-4}, "raise privacy.bits"),  # a grid fine enough for its shares does not fit
         ({"members": 10_000, "honest": 10_000, "bits": 20}, "raise privacy.bits"),
-        ({"members": 1_000_000, "honest": 80, "bits": 24}, "lower the number of members"),
+        ({"members": 1_000_000, "honest": 80, "bits": 24}, "lower the members"),
     ],
 )
 def test_impossible_settings_are_refused(changes: dict[str, int], said: str) -> None:
@@ -276,3 +276,11 @@ def test_wrong_arguments_are_refused() -> None:
     for clip_norm in (0.0, -1.0, math.inf, math.nan):
         with pytest.raises(InvalidInput, match="clip_norm"):
             bounded(SMALL, np.zeros(200, np.float32), clip_norm)
+
+
+def test_little_noise_on_few_coordinates_gets_a_finer_grid() -> None:
+    """A share of noise never falls below 8 steps, where a sum of discrete Gaussians would no longer be one."""
+    fine = Encoding(length=60, members=100, honest=80, noise_multiplier=1.0)
+    assert fine.share_std >= 8
+    assert fine.norm == pytest.approx(8 * math.sqrt(80))
+    assert Encoding(length=83_200, members=100, honest=80, noise_multiplier=1.54).norm == pytest.approx(1442.2205)
