@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,7 +22,7 @@ from lowkey.federation import (
     make_scheme,
     round_flow,
 )
-from lowkey.privacy import Ledger
+from lowkey.privacy import ClientLedger, Ledger, Policy
 from lowkey.rng import OSSecrets, ReplaySecrets, Secrets
 from lowkey.simulation import InProcess, SimulatedKeys, Vanishing
 from lowkey.timing import StageClock
@@ -148,3 +150,47 @@ def test_wire_tells_no_role_and_no_number_about_a_client() -> None:
     drive(flow, capture)
     assert len(sizes) == scheme.privacy.sampling.roster_size
     assert len({tuple(seen) for seen in sizes.values()}) == 1
+
+
+POLICY = {
+    "min_noise_multiplier": 1.0, "min_roster": 100, "min_honest": 80, "max_colluders": 10, "max_participations": 1,
+    "max_epsilon": 6.0, "delta": 1e-5,
+}  # fmt: skip
+
+
+def guarded(tmp_path: Path, rounds: int, **policy: float) -> tuple[ClientLedger, RoundOutcome]:
+    """Client 7 keeps a ledger and a policy of its own; the others are as always."""
+    scheme, secrets = crowd("masked"), OSSecrets()
+    keys, ledger = SimulatedKeys(MEMBERS, secrets), ClientLedger(tmp_path / "client.jsonl")
+    others = Client(scheme=scheme, trainer=Crowd(), secrets=secrets, keys=keys)
+    careful = replace(others, policy=Policy(**(POLICY | policy)), ledger=ledger)  # type: ignore[arg-type]
+    crowd_asks, one_asks = InProcess(others), InProcess(careful)
+
+    def ask(requests: Mapping[int, Request]) -> Iterator[tuple[int, Reply]]:
+        yield from crowd_asks({c: r for c, r in requests.items() if c != 7})
+        yield from one_asks({c: r for c, r in requests.items() if c == 7})
+
+    state = initial_state(scheme, np.zeros(DIMENSION, np.float32))
+    for _ in range(rounds):
+        flow = round_flow(
+            scheme, state, secrets=secrets, ledger=Ledger(None, run="test"), clock=StageClock(),
+            directory=keys.directory,
+        )  # fmt: skip
+        outcome = drive(flow, ask)
+        state = outcome.state
+    return ledger, outcome
+
+
+def test_a_client_with_a_ledger_counts_for_itself_and_stops_giving_data(tmp_path: Path) -> None:
+    ledger, outcome = guarded(tmp_path, rounds=3)
+    assert outcome.state.round == 3
+    assert [entry.contributes for entry in ledger.entries] == [True, False, False]
+    assert len(ledger.participations("test")) == 1
+
+
+@pytest.mark.parametrize(
+    "policy", [{"min_noise_multiplier": 1.1}, {"min_roster": 101}, {"max_colluders": 11}, {"max_epsilon": 1.0}]
+)
+def test_a_client_refuses_what_its_policy_forbids(tmp_path: Path, policy: dict[str, float]) -> None:
+    with pytest.raises(ClientFailed, match="takes no part"):
+        guarded(tmp_path, rounds=1, **policy)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from dataclasses import replace
@@ -88,9 +89,7 @@ def test_ordering_on_random_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("q", "relation"), [(1 / 60, "zero-out"), (0.3, "zero-out"), (0.02, "replace-one"), (0.3, "replace-one")]
 )
-def test_our_distributions_are_those_of_dp_accounting(
-    q: float, relation: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_our_distributions_are_those_of_dp_accounting(q: float, relation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(distributions, "INTERVAL", 1e-3)  # theirs is slow
     names = {"zero-out": NeighboringRelation.REPLACE_SPECIAL, "replace-one": NeighboringRelation.REPLACE_ONE}
     accountant = PLDAccountant(names[relation], value_discretization_interval=1e-3)
@@ -268,8 +267,9 @@ def test_events_survive_json_and_nothing_else_passes() -> None:
 
 def test_events_survive_the_ledger(tmp_path: Any) -> None:
     event = make_sampling(None, population=6000, cohort=100).event(1.54, honest=128)
-    Ledger(tmp_path / "ledger.jsonl").spend(1, event)
-    assert Ledger(tmp_path / "ledger.jsonl").events == (event,)
+    with contextlib.closing(Ledger(tmp_path / "ledger.jsonl", run="one")) as ledger:
+        ledger.intend(1, 0, event)
+    assert Ledger.read(tmp_path / "ledger.jsonl").events == (event,)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1.0, 2.0, -1e-5, math.nan])

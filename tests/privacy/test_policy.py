@@ -16,7 +16,7 @@ from lowkey.privacy.policy import server_epsilon
 
 TERMS = Terms(
     noise_multiplier=1.54, clip_rule="norm at most 0.47", bits=20, length=83_200, members=160, survivors=144,
-    honest=128, delta=1e-5, rounds=200, sampling="poisson", codec="dct", ratio=0.05, chunks=200, public_seed=7,
+    honest=128, delta=1e-5, scheme="fl-cs-dp", sampling="poisson", codec="dct", ratio=0.05, chunks=200, public_seed=7,
     model_size=1_663_370,
 )  # fmt: skip
 POLICY = Policy(
@@ -103,10 +103,10 @@ def test_terms_have_one_digest_on_every_machine() -> None:
     text = (
         '{"bits":20,"chunks":200,"clip_rule":"norm at most 0.47","codec":"dct","coin":1.0,"delta":1e-05,"honest":128,'
         '"length":83200,"members":160,"model_size":1663370,"neighbours":null,"noise_multiplier":1.54,"public_seed":7,'
-        '"ratio":0.05,"rounds":200,"sampling":"poisson","shares_needed":null,"survivors":144}'
+        '"ratio":0.05,"sampling":"poisson","scheme":"fl-cs-dp","shares_needed":null,"survivors":144}'
     )
     assert TERMS.digest() == hashlib.sha256(f"lowkey terms 1\n{text}".encode()).digest()
-    assert TERMS.digest().hex() == "d7d9222c83bce210a47e67d17bcffee2645b07422b20482c339447611bfb7d2c"
+    assert TERMS.digest().hex() == "eab45f7e9c12a2436e9c767be3c25073e993accd34d240a136c6a834176f8607"
     assert Terms.from_json(json.loads(json.dumps(TERMS.to_json()))) == TERMS
     assert replace(TERMS, ratio=1).digest() == replace(TERMS, ratio=1.0).digest()
 
@@ -114,7 +114,7 @@ def test_terms_have_one_digest_on_every_machine() -> None:
 def test_every_field_is_in_the_digest() -> None:
     changed = {
         "noise_multiplier": 1.55, "clip_rule": "norm at most 0.48", "bits": 16, "length": 1, "members": 161,
-        "survivors": 145, "honest": 127, "neighbours": 20, "shares_needed": 11, "delta": 1e-6, "rounds": 201,
+        "survivors": 145, "honest": 127, "neighbours": 20, "shares_needed": 11, "delta": 1e-6, "scheme": "fl-std-dp",
         "sampling": "fixed", "coin": 0.5, "codec": "identity", "ratio": 0.1, "chunks": 100, "public_seed": 8,
         "model_size": 5,
     }  # fmt: skip

@@ -21,9 +21,18 @@ from lowkey.federation.records import (
     ToMember,
 )
 from lowkey.federation.schemes import Scheme
-from lowkey.privacy import ClientLevelPrivacy, Measurement, Noised, NoPrivacy, flip_coin
+from lowkey.privacy import (
+    ClientLedger,
+    ClientLevelPrivacy,
+    Measurement,
+    Noised,
+    NoPrivacy,
+    Policy,
+    Terms,
+    flip_coin,
+)
 from lowkey.protocols import Keys, LocalUpdate, Operator, Trainer
-from lowkey.rng import BitSource, OSSecrets, Secrets, generator
+from lowkey.rng import OSSecrets, Secrets, generator
 from lowkey.secagg import Delivery, advertise, confirm, mask, reveal, share
 from lowkey.timing import StageClock
 from lowkey.types import FloatArray
@@ -39,6 +48,8 @@ class Client:
     trainer : its way to learn.
     secrets : source of noise, coins and keys.
     keys : who is enrolled, and this client's own signing key; needed for secure aggregation.
+    policy, ledger : what the client insists on, and its own record of the rounds it joined, for a client that guards
+        itself against the server. Both come into play under secure aggregation, and only for one client each.
     clock : gets the seconds of each stage.
     """
 
@@ -46,6 +57,8 @@ class Client:
     trainer: Trainer
     secrets: Secrets = field(default_factory=OSSecrets)
     keys: Keys | None = None
+    policy: Policy | None = None
+    ledger: ClientLedger | None = None
     clock: StageClock = field(default_factory=StageClock)
 
     def handle(self, state: ClientState, request: Request) -> tuple[ClientState, Reply]:
@@ -73,7 +86,7 @@ class Client:
         privacy = self.scheme.privacy
         if isinstance(privacy, NoPrivacy):
             return after, self._open(privacy, state, request, operator)
-        noised = self._noised(privacy, state, request, operator)
+        noised = self._noised(privacy, state, request, operator, self._within_limits(privacy, state, request))
         if request.message is None:
             if self.scheme.aggregation == "masked":
                 raise InvalidInput("the server asks for an unmasked vector, which this client does not give")
@@ -93,9 +106,10 @@ class Client:
         reply: FromMember
         match message:
             case Invite():
-                session = self.scheme.session(
-                    message.run, request.round, request.attempt, message.roster, self.trainer.num_coordinates
-                )
+                terms = self._terms(request)
+                if self.policy is not None:
+                    self.policy.check(terms)
+                session = self.scheme.session(message.run, request.round, request.attempt, message.roster, terms)
                 member, reply = advertise(session, identity, source)
             case Adverts():
                 member, reply = share(_member(state, request), message.adverts, self.keys.directory, source)
@@ -115,12 +129,14 @@ class Client:
         weight = float(local.num_examples) if self.scheme.weight_by_examples else 1.0
         return Reply(round=request.round, attempt=request.attempt, vector=_weighted(vector, weight), weight=weight)
 
-    def _noised(self, privacy: ClientLevelPrivacy, state: ClientState, request: Request, operator: Operator) -> Noised:
+    def _noised(
+        self, privacy: ClientLevelPrivacy, state: ClientState, request: Request, operator: Operator, within: bool
+    ) -> Noised:
         if request.clip_norm is None:
             raise InvalidInput("the request has no clip norm, which a private scheme needs")
         source = self.secrets.source("noise", request.round, request.attempt, state.client)
         measurement = None
-        if request.weights is not None and self._uses_data(privacy, state, source):
+        if within and flip_coin(source, privacy.sampling.coin):
             with contextlib.suppress(InvalidInput):
                 _, measurement = self._measure(state, request, operator)
         with self.clock.stage("protect"):
@@ -128,10 +144,25 @@ class Client:
                 measurement, length=operator.num_measurements, clip_norm=request.clip_norm, source=source
             )
 
-    def _uses_data(self, privacy: ClientLevelPrivacy, state: ClientState, source: BitSource) -> bool:
-        """The secret coin of this client, and its own limit."""
+    def _within_limits(self, privacy: ClientLevelPrivacy, state: ClientState, request: Request) -> bool:
+        """Whether this client's data may enter the sum; its own ledger knows before anything is sent."""
         limit = privacy.max_contributions
-        return (limit is None or state.contributions < limit) and flip_coin(source, privacy.sampling.coin)
+        within = request.weights is not None and (limit is None or state.contributions < limit)
+        if request.message is not None and self.ledger is not None:
+            terms, session = self._terms(request), _member(state, request).session
+            within = within and (self.policy is None or self.policy.may_contribute(self.ledger, terms))
+            self.ledger.join(
+                session.run,
+                session.round,
+                session.attempt,
+                noise_multiplier=terms.noise_multiplier,
+                coin=terms.coin,
+                contributes=within,
+            )
+        return within
+
+    def _terms(self, request: Request) -> Terms:
+        return self.scheme.terms(self.trainer.num_coordinates, request.round)
 
     def _measure(self, state: ClientState, request: Request, operator: Operator) -> tuple[LocalUpdate, Measurement]:
         if request.weights is None:

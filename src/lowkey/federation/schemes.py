@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +9,7 @@ from typing import Literal, TypeAlias, get_args
 
 from lowkey.codec import LAMBDA_RULES, AdjointDecoder, Codec, CodecKind, LassoDecoder, LayeredDecoder
 from lowkey.errors import InvalidInput
-from lowkey.privacy import AdaptiveClip, ClientLevelPrivacy, NoPrivacy, Privacy, SamplingMode, make_sampling
+from lowkey.privacy import AdaptiveClip, ClientLevelPrivacy, NoPrivacy, Privacy, SamplingMode, Terms, make_sampling
 from lowkey.protocols import Decoder, Operator
 from lowkey.secagg import Session, session_graph
 from lowkey.server import Averaging, ErrorFeedback, ServerRule
@@ -65,35 +64,53 @@ class Scheme:
         bits = self.privacy.bits if isinstance(self.privacy, ClientLevelPrivacy) else 32
         return math.ceil(self.wire_length(operator) * bits / 8)
 
-    def session(
-        self, run: str, number: int, attempt: int, roster: tuple[ClientId, ...], num_coordinates: int
-    ) -> Session:
-        """The secure aggregation of one attempt at a round, as everybody who agreed to this scheme sets it up."""
+    def terms(self, num_coordinates: int, number: int) -> Terms:
+        """What everybody who agreed to this scheme must agree on in a round; only of private schemes."""
         privacy = self.privacy
         if not isinstance(privacy, ClientLevelPrivacy):
             raise InvalidInput(f"{self.name} sends vectors openly; only private schemes are aggregated securely")
         members, (survivors, honest) = privacy.sampling.roster_size, privacy.shares
         neighbours, shares_needed = session_graph(members, survivors, survivors - honest)
-        operator = self.codec.operator(num_coordinates, number)
+        return Terms(
+            scheme=self.name,
+            noise_multiplier=privacy.noise_multiplier,
+            clip_rule=f"{privacy.clip_norm!r}" + (f" {privacy.adaptive}" if privacy.adaptive else ""),
+            bits=privacy.bits,
+            length=self.wire_length(self.codec.operator(num_coordinates, number)),
+            members=members,
+            survivors=survivors,
+            honest=honest,
+            neighbours=neighbours,
+            shares_needed=shares_needed,
+            delta=privacy.delta,
+            sampling=privacy.sampling.mode,
+            coin=privacy.sampling.coin,
+            codec=self.codec.kind + (" with signs" if self.codec.signs else ""),
+            ratio=self.codec.ratio,
+            chunks=self.codec.chunks,
+            public_seed=self.codec.public_seed,
+            model_size=num_coordinates,
+        )
+
+    @staticmethod
+    def session(run: str, number: int, attempt: int, roster: tuple[ClientId, ...], terms: Terms) -> Session:
+        """The secure aggregation of one attempt at a round, as everybody with these terms sets it up."""
+        assert terms.neighbours is not None
+        assert terms.shares_needed is not None
         return Session(
             run=run,
             round=number,
             attempt=attempt,
             roster=roster,
-            members=members,
-            survivors=survivors,
-            colluders=survivors - honest,
-            neighbours=neighbours,
-            shares_needed=shares_needed,
-            bits=privacy.bits,
-            length=self.wire_length(operator),
-            terms=self.terms(num_coordinates),
+            members=terms.members,
+            survivors=terms.survivors,
+            colluders=terms.colluders,
+            neighbours=terms.neighbours,
+            shares_needed=terms.shares_needed,
+            bits=terms.bits,
+            length=terms.length,
+            terms=terms.digest(),
         )
-
-    def terms(self, num_coordinates: int) -> bytes:
-        """Digest of everything that clients and server must agree on."""
-        agreed = (self.name, num_coordinates, self.codec, self.privacy, self.seed)
-        return hashlib.sha256(repr(agreed).encode()).digest()
 
     def for_layers(self, layers: Sequence[int]) -> Scheme:
         """The same scheme for a model whose parameter tensors have these sizes, in their natural order.

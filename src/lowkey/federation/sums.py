@@ -131,7 +131,8 @@ def private_mean(
 
     try:
         if scheme.aggregation == "masked":
-            session = scheme.session(ledger.run, number, attempt, cohort.roster, state.weights.size)
+            terms = scheme.terms(state.weights.size, number)
+            session = scheme.session(ledger.run, number, attempt, cohort.roster, terms)
             total, survivors = yield from _masked_sum(session, asked, directory, pay, clock)
         else:
             total, survivors = yield from _plain_sum(privacy, asked, encoding.wire_length, pay, clock)

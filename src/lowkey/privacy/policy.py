@@ -34,7 +34,7 @@ class Terms:
     honest : members whose shares of noise suffice, κ; the other ``survivors`` may collude.
     neighbours, shares_needed : of a sparse graph of masks and of its secrets; None for everyone and ``survivors``.
     delta : δ of the guarantee.
-    rounds : planned for the run, T.
+    scheme : its name.
     sampling : how members and contributors are chosen.
     coin : chance of a member to contribute data, flipped in secret by itself.
     codec, ratio, chunks, public_seed : how updates are compressed.
@@ -51,7 +51,7 @@ class Terms:
     neighbours: int | None = None
     shares_needed: int | None = None
     delta: float
-    rounds: int
+    scheme: str
     sampling: str
     coin: float = 1.0
     codec: str
@@ -61,11 +61,11 @@ class Terms:
     model_size: int
 
     def __post_init__(self) -> None:
-        checks.positive("noise_multiplier", self.noise_multiplier)
+        checks.not_negative("noise_multiplier", self.noise_multiplier)
         checks.fraction("delta", self.delta, include_one=False)
         checks.fraction("coin", self.coin)
         checks.fraction("ratio", self.ratio)
-        for name in ("bits", "length", "rounds", "chunks", "model_size", "honest"):
+        for name in ("bits", "length", "chunks", "model_size", "honest"):
             checks.at_least(name, getattr(self, name), 1)
         for name in ("neighbours", "shares_needed"):
             if getattr(self, name) is not None:
@@ -145,7 +145,6 @@ class Policy:
 
     def check(self, terms: Terms) -> None:
         """Refuse terms that break a bound; to be called before anything is sent."""
-        one = server_epsilon(terms.noise_multiplier, 1, self.delta, coin=terms.coin)
         for name, offered, bound, least in (
             ("noise_multiplier", terms.noise_multiplier, "min_noise_multiplier", self.min_noise_multiplier),
             ("members", terms.members, "min_roster", self.min_roster),
@@ -156,6 +155,7 @@ class Policy:
         ):
             if offered < least:
                 raise PolicyRefused(f"{name} is {offered}; this client takes no part below {least} ({bound})")
+        one = server_epsilon(terms.noise_multiplier, 1, self.delta, coin=terms.coin)
         for name, offered, bound, most in (
             ("delta", terms.delta, "delta", self.delta),
             ("epsilon of one participation", one, "max_epsilon", self.max_epsilon),
