@@ -40,8 +40,10 @@ class RunProgress:
     ) -> None:
         self._bar.stop()
 
-    def begin(self, rounds_done: int) -> None:
-        """The run starts, or goes on, after this round."""
+    def begin(self, rounds_done: int, prospects: str | None = None) -> None:
+        """The run starts, or goes on, after this round; ``prospects`` says what to expect of it."""
+        if prospects is not None:
+            self._console.print(prospects, highlight=False, soft_wrap=True)
         self._bar.update(self._task, completed=rounds_done, status="first round")
 
     def __call__(self, record: RoundRecord) -> None:

@@ -94,11 +94,23 @@ def play(
                 directory,
                 resume=resume,
                 observers=[progress, *extra],
-                started=lambda state: progress.begin(state.round),
+                started=lambda state: progress.begin(state.round, _prospects(config, state.weights.size)),
             )
         except KeyboardInterrupt:
             typer.echo(f"\nstopped; go on with: lowkey run --resume --out {directory}", err=True)
             raise
+
+
+def _prospects(config: Config, num_coordinates: int) -> str | None:
+    """Whether learning can be seen through the noise of a private run, in one line."""
+    from lowkey.experiments.build import scheme_of
+    from lowkey.privacy import feasibility, signal_to_noise
+
+    if config.privacy is None:
+        return None
+    measurements = scheme_of(config).codec.operator(num_coordinates, 1).num_measurements
+    contributors = config.sampling().expected_size
+    return feasibility(signal_to_noise(contributors, float(config.privacy.noise_multiplier), measurements))
 
 
 def _print(result: dict[str, Any], directory: Path, paper: dict[str, Any] | None) -> None:
@@ -112,7 +124,11 @@ def _print(result: dict[str, Any], directory: Path, paper: dict[str, Any] | None
     if result["epsilon_pld"] is not None:
         lines["ε"] = (
             f"{human_epsilon(result['epsilon_pld'])} (PLD); {human_epsilon(result['epsilon_rdp'])} by RDP, "
-            f"{human_epsilon(result['epsilon_paper'])} as the paper counts"
+            f"{human_epsilon(result['epsilon_paper'])} as the paper counts; for people who see the models"
+        )
+        lines["server"] = (
+            f"ε {human_epsilon(result['epsilon_server'])} for the server, under secure aggregation, of a client that "
+            "contributed as often as its limit allows"
         )
     if paper is not None:
         spent = f", ε {paper['epsilon']:g}" if paper["epsilon"] is not None else ""

@@ -145,6 +145,7 @@ class RunDirectory:
             "epsilon_paper": last.get("epsilon_paper"),
             "epsilon_rdp": last.get("epsilon_rdp"),
             "epsilon_pld": last.get("epsilon_pld"),
+            "epsilon_server": last.get("epsilon_server"),
             "bytes_up_per_client": last.get("bytes_up_per_client"),
         }
 

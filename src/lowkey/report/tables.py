@@ -9,6 +9,7 @@ from typing import Any
 
 from lowkey.errors import RunError
 from lowkey.experiments import Config, RunDirectory
+from lowkey.privacy import Epsilon, guarantee_lines, noise_shares, paper_megabits
 from lowkey.rounding import round_up
 
 
@@ -50,7 +51,7 @@ def load_runs(paths: Sequence[Path]) -> list[RunData]:
 
 HEADER = (
     "run", "r", "rounds", "best accuracy @ round", "final accuracy", "paper's best", "ε (PLD)", "ε (RDP)", "ε (paper)",
-    "upload per client and round", "upload in all", "cost, Mbit",
+    "ε (server)", "upload per client and round", "upload in all", "cost, Mbit",
 )  # fmt: skip
 
 
@@ -71,7 +72,7 @@ def _row(run: RunData) -> tuple[str, ...]:
         f"{summary['best_accuracy']:.3f} @ {summary['best_round']}",
         f"{summary['final_accuracy']:.3f}",
         published,
-        *(_epsilon(summary[f"epsilon_{name}"]) for name in ("pld", "rdp", "paper")),
+        *(_epsilon(summary[f"epsilon_{name}"]) for name in ("pld", "rdp", "paper", "server")),
         f"{summary['bytes_up_per_client'] / 1e6:.3f} MB",
         f"{last['bytes_up_total'] / 1e6:.1f} MB",
         f"{cost_megabits(run):.2f}",
@@ -79,8 +80,14 @@ def _row(run: RunData) -> tuple[str, ...]:
 
 
 def cost_megabits(run: RunData) -> float:
-    """Expected upload of one enrolled client over the run, as the paper's cost column counts it."""
-    return 8 * float(run.metrics[-1]["bytes_up_total"]) / run.config.data.clients / 1e6
+    """The paper's cost column: expected upload of one enrolled client over the run, at 32 bits a number."""
+    last, config = run.metrics[-1], run.config
+    return paper_megabits(
+        last["bytes_down_per_client"] // 4,
+        config.codec.ratio,
+        last["round"],
+        config.federation.cohort / config.data.clients,
+    )
 
 
 def _epsilon(value: float | None) -> str:
@@ -92,22 +99,35 @@ def notes(runs: Sequence[RunData]) -> list[str]:
     lines = [
         "Best accuracy is the best round on the test set, the paper's protocol; choosing it there is not private. "
         "Final accuracy is that of the last round.",
-        "Cost is the expected upload of one enrolled client over the run in megabits, the unit of the paper's tables.",
+        "Cost is that of the paper's tables: expected upload of one enrolled client over the run, in megabits, at 32 "
+        "bits a number. Upload is what was really sent: integers of fewer bits, by rosters larger than the cohort.",
     ]
     if any(run.config.paper for run in runs):
         lines.append("Stars in the pictures are the paper's values.")
     private = [run for run in runs if run.private]
-    if any(run.claims_privacy for run in private):
-        deltas = sorted({run.config.privacy.delta for run in private if run.config.privacy})
-        samplings = sorted({str(run.config.privacy.sampling) for run in private if run.config.privacy})
-        lines.append(
-            f"ε: unit one client with all its data; δ = {', '.join(f'{d:g}' for d in deltas)}; sampling "
-            f"{', '.join(samplings)}. The claimed figure is PLD. It covers all rounds, and people who see the released "
-            "models but not who took part. Nothing is claimed against the server, which sees every noised vector. "
-            "Hyper-parameters were chosen outside the budget."
-        )
+    for run in private:
+        if run.claims_privacy and run.summary["epsilon_pld"] is not None:
+            sentences = ". ".join(line.removesuffix(".") for line in _guarantee(run))
+            lines.append(f"{run.label}: {sentences}. Hyper-parameters were chosen outside the budget.")
     if any(run.config.privacy.sampling == "fixed" for run in private if run.config.privacy):
         lines.append("Cohorts of a fixed size: the paper's ε does not hold; ε here is for replacing one client.")
     replayed = [run for run in private if not run.claims_privacy]
     lines += [f"{run.label}: NO PRIVACY CLAIMED, its secrets were replayed from a seed." for run in replayed]
     return lines
+
+
+def _guarantee(run: RunData) -> list[str]:
+    """What a run promises, to whom, and what it does not."""
+    privacy, summary = run.config.privacy, run.summary
+    assert privacy is not None
+    sampling = run.config.sampling()
+    shares = noise_shares(sampling.roster_size, dropouts=privacy.dropouts, colluders=privacy.colluders)
+    limit, rounds = privacy.max_contributions, summary["rounds"]
+    return guarantee_lines(
+        sampling.event(float(privacy.noise_multiplier), honest=shares.honest),
+        released=Epsilon(*(summary[f"epsilon_{name}"] for name in ("paper", "rdp", "pld"))),
+        server=summary["epsilon_server"],
+        participations=min(rounds, limit) if isinstance(limit, int) else rounds,
+        delta=privacy.delta,
+        shares=shares,
+    )
