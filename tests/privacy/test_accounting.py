@@ -88,9 +88,7 @@ def test_ordering_on_random_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("q", "relation"), [(1 / 60, "zero-out"), (0.3, "zero-out"), (0.02, "replace-one"), (0.3, "replace-one")]
 )
-def test_our_distributions_are_those_of_dp_accounting(
-    q: float, relation: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_our_distributions_are_those_of_dp_accounting(q: float, relation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(distributions, "INTERVAL", 1e-3)  # theirs is slow
     names = {"zero-out": NeighboringRelation.REPLACE_SPECIAL, "replace-one": NeighboringRelation.REPLACE_ONE}
     accountant = PLDAccountant(names[relation], value_discretization_interval=1e-3)
