@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint install bench decoding scale clean
+.PHONY: demo test lint install bench decoding scale audit clean
 
 install: $(VENV)/.installed
 
@@ -26,6 +26,11 @@ lint: install ## style and types
 bench: install ## speed, as ratios measured in one run
 	$(BIN)/python -m benchmarks.solvers
 	$(BIN)/python -m benchmarks.round
+	$(BIN)/python -m benchmarks.noise
+	$(BIN)/python -m benchmarks.secagg
+
+audit: install ## claimed ε beside what an attacker achieves, through the whole pipeline
+	$(BIN)/lowkey audit
 
 decoding: install ## which decoder recovers most: tables and figure of docs/decoding.md
 	$(BIN)/python -m benchmarks.decoding

@@ -101,7 +101,7 @@ class Ledger(Chain[Entry]):
             case "INTENT", {"event": dict(fields), **rest} if not rest:
                 if known is not None:
                     raise LedgerError(f"{name} was intended before; try it again as a new attempt")
-                return key, Entry(run=run, round=number, attempt=attempt, event=Event(**fields))
+                return key, Entry(run=run, round=number, attempt=attempt, event=Event.from_json(fields))
             case ("RELEASED" | "ABORTED") as outcome, {} if not more:
                 if known is None:
                     raise LedgerError(f"{name} is to be {outcome}, but was never intended")

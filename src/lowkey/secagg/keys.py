@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TypeAlias
 
 from cryptography.exceptions import InvalidSignature, InvalidTag
-from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from lowkey.errors import InvalidInput, ProtocolViolation
 from lowkey.rng import BitSource
@@ -117,7 +116,8 @@ def self_key(session: Session, client: ClientId, seed: bytes) -> bytes:
 
 
 def _derive(session: Session, secret: bytes, info: bytes) -> bytes:
-    return HKDF(algorithm=hashes.SHA256(), length=KEY_BYTES, salt=session.salt, info=info).derive(secret)
+    extracted = hmac.digest(session.salt, secret, "sha256")
+    return hmac.digest(extracted, info + b"\1", "sha256")  # HKDF, RFC 5869: one block is all of a 32-byte key
 
 
 def seal(session: Session, key: bytes, sender: ClientId, receiver: ClientId, nonce: bytes, text: bytes) -> bytes:

@@ -15,8 +15,8 @@ from lowkey.types import ClientId
 
 VERSION = b"lowkey/secagg/v1"
 ID_LIMIT = 2**32
-USUAL_NEIGHBOURS = 40
-"""Enough for 10 dropouts and 10 colluders among 100 members; more are taken when the thresholds ask for it."""
+USUAL_NEIGHBOURS = 32
+"""Just enough for 10 dropouts and 10 colluders among 100 members; more are taken when the thresholds ask for it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +129,7 @@ class Session:
 
 
 def session_graph(members: int, survivors: int, colluders: int) -> tuple[int, int]:
-    """Number of neighbours and of shares needed: 40 neighbours, or as many as the thresholds ask for, or everyone.
+    """Number of neighbours and of shares needed: 32 neighbours, or as many as the thresholds ask for, or everyone.
 
     Raises ``InvalidInput`` when not even the full graph allows so many dropouts and colluders.
     """
