@@ -87,6 +87,15 @@ def test_privacy_calibrate() -> None:
     assert "for the server" in text
 
 
+def test_clip_norm_from_public_data() -> None:
+    found = json_of("privacy", "clip-norm", "demo/fl-cs-dp", "--clients", 40)
+    assert found["clients"] == 40
+    assert found["quartiles"][0] < found["clip_norm"] < found["quartiles"][1]
+    whole = json_of("privacy", "clip-norm", "demo/fl-std-dp", "--clients", 40)
+    assert found["clip_norm"] == pytest.approx(whole["clip_norm"] * 0.05**0.5, rel=0.25)  # √r of the whole norm
+    assert "quantile" in error_of("privacy", "clip-norm", "demo/fl-cs-dp", "--quantile", 1.5)
+
+
 def test_privacy_plan() -> None:
     base = ["privacy", "plan", "--clients", 20, "--epsilon", 8, "--parameters", 1_663_370, "--rounds", 50]
     found = json_of(*base, "--ratio", 0.05)

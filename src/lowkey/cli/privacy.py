@@ -1,4 +1,4 @@
-"""``lowkey privacy epsilon | calibrate | plan``."""
+"""``lowkey privacy epsilon | calibrate | plan | clip-norm``."""
 
 from __future__ import annotations
 
@@ -213,3 +213,37 @@ def _show(
         return
     lines = guarantee_lines(event, released=released, server=server, participations=asked, delta=delta, shares=shares)
     typer.echo("\n".join(lines))
+
+
+@app.command("clip-norm")
+def clip_norm(
+    preset: Annotated[str, typer.Argument(help="A preset ('lowkey presets list') or a TOML file, on public data.")],
+    *,
+    assignments: Annotated[
+        list[str] | None, typer.Option("--set", help="Change a setting, as in --set codec.ratio=0.1; may be repeated.")
+    ] = None,
+    clients: Annotated[int, typer.Option(help="How many clients take one step of training.")] = 100,
+    quantile: Annotated[float, typer.Option(help="Which of their norms to take; the paper takes the median.")] = 0.5,
+    as_json: JsonOption = False,
+) -> None:
+    """A clip norm from public data: the median norm of clients' first compressed updates.
+
+    Nothing of it is private, so use data that may be seen: public, synthetic, or your own. Where there is none, start
+    from a guess and set privacy.clip = "adaptive".
+    """
+    import numpy as np
+
+    from lowkey import checks
+    from lowkey.cli.run import load_config
+    from lowkey.experiments.build import build
+    from lowkey.experiments.norms import first_norms
+
+    checks.fraction("quantile", quantile, include_one=False)
+    norms = first_norms(build(load_config(preset, assignments or [])), clients)
+    low, found, high = (float(q) for q in np.quantile(norms, [0.25, quantile, 0.75]))
+    if as_json:
+        emit({"clip_norm": found, "quantile": quantile, "clients": norms.size, "quartiles": [low, high]})
+        return
+    about = f"quantile {quantile:g} of {norms.size} clients; quartiles {low:.3g} and {high:.3g}"
+    typer.echo(f"privacy.clip_norm = {found:.3g}   ({about})")
+    typer.echo("Measured on data that was not protected: only for data that may be seen.")
