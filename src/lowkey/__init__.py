@@ -1,4 +1,4 @@
-"""Lowkey: federated learning whose updates are small (compressed), keyed (masked) and discreet (differentially private).
+"""Lowkey: federated learning with updates that are small, keyed (masked) and discreet (differentially private).
 
 >>> import lowkey
 >>> scheme = lowkey.make_scheme("fl-cs-dp", num_clients=6000, cohort=100, ratio=0.05,

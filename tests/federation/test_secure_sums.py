@@ -13,9 +13,11 @@ import pytest
 from lowkey.errors import ClientFailed, RoundFailed
 from lowkey.federation import (
     Client,
+    Federation,
     Reply,
     Request,
     RoundOutcome,
+    Schedule,
     Scheme,
     drive,
     initial_state,
@@ -194,3 +196,24 @@ def test_a_client_with_a_ledger_counts_for_itself_and_stops_giving_data(tmp_path
 def test_a_client_refuses_what_its_policy_forbids(tmp_path: Path, policy: dict[str, float]) -> None:
     with pytest.raises(ClientFailed, match="takes no part"):
         guarded(tmp_path, rounds=1, **policy)
+
+
+def test_logs_hold_neither_secrets_nor_anything_about_a_client(caplog: pytest.LogCaptureFixture) -> None:
+    """Everything down to DEBUG, of a round that succeeds and of one that fails and is tried again."""
+    caplog.set_level(0)
+    scheme, secrets = crowd("masked"), OSSecrets()
+    keys, calls = SimulatedKeys(MEMBERS, secrets), []
+    inner = InProcess(Client(scheme=scheme, trainer=Crowd(), secrets=secrets, keys=keys))
+
+    def flaky(requests: Mapping[int, Request]) -> Iterator[tuple[int, Reply]]:
+        calls.append(requests)
+        yield from list(inner(requests))[: 50 if len(calls) == 1 else None]
+
+    federation = Federation(
+        scheme=scheme, ask=flaky, evaluate=lambda weights: {"accuracy": 0.0, "loss": 0.0}, secrets=secrets,
+        directory=keys.directory,
+    )  # fmt: skip
+    federation.run(initial_state(scheme, np.zeros(DIMENSION, np.float32)), Schedule(rounds=1))
+    ours = [record.getMessage() for record in caplog.records if record.name.startswith("lowkey")]
+    assert len(ours) == 1  # that the first attempt failed
+    assert not re.search(r"client \d|b'|0x[0-9a-f]{8}|[0-9a-f]{16}|norm|loss|coin", ours[0])
