@@ -84,8 +84,8 @@ def test_coin_flips() -> None:
 
 
 def test_no_ordinary_generator_where_secrets_are_due() -> None:
-    """Noise, sampling and clipping never import a seeded generator."""
-    root = Path(lowkey.__file__).parent / "privacy"
-    for file in root.glob("*.py"):
+    """Noise, sampling, rounding, keys and masks never import a seeded generator."""
+    root = Path(lowkey.__file__).parent
+    for file in [*root.glob("privacy/*.py"), *root.glob("secagg/*.py")]:
         text = file.read_text(encoding="utf-8")
         assert not re.search(r"np\.random|import random|generator\(", text), file.name

@@ -32,10 +32,10 @@ def test_known_splits_of_the_noise(noise_multiplier: float, count_std: float, kn
 def test_integers_on_the_wire_cost_what_the_noise_multiplier_says(length: int, noise_multiplier: float) -> None:
     """(Δ² + (A/2)²)/σ² = 1/z² for the integers that are sent; votes get the noise asked for and measurements z_Δ."""
     encoding = replace(PAPER, length=length, noise_multiplier=noise_multiplier)
-    variance = encoding.share_std**2 * encoding.honest
+    variance = encoding.share_std**2 * encoding.honest - 3**2  # what smoothing takes is no noise against anybody
     votes, values = encoding.vote**2 / variance, encoding.value_sensitivity**2 / variance
-    assert votes + values == pytest.approx(noise_multiplier**-2, rel=1e-12)
-    assert math.sqrt(variance) / (2 * encoding.vote) >= ADAPTIVE.count_std * (1 - 1e-12)
+    assert votes + values == pytest.approx(noise_multiplier**-2, rel=1e-10)
+    assert math.sqrt(variance) / (2 * encoding.vote) >= ADAPTIVE.count_std * (1 - 1e-10)
     assert math.sqrt(variance) <= ADAPTIVE.value_multiplier(noise_multiplier) * encoding.value_sensitivity
     finer = encoding.vote + 1  # a vote any larger would get less noise than asked for
     assert noise_multiplier * math.hypot(encoding.value_sensitivity, finer) / (2 * finer) < ADAPTIVE.count_std

@@ -173,6 +173,7 @@ class RoundRecord:
             "residual_norm": outcome.residual_norm,
             "nonzeros": outcome.nonzeros,
             "median_norm": outcome.median_norm,
+            "clip_norm": outcome.state.clip_norm,
             "decoder": {
                 "stopped": outcome.stopped,
                 "iterations": outcome.iterations,

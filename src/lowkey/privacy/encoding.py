@@ -34,6 +34,7 @@ _ATTEMPTS = 100
 _TAIL = 9.5  # standard deviations of the summed noise that have room before a coordinate wraps
 _SPIKE = 20  # times the root mean square: the largest coefficient of one spike in a shuffled DCT of 200 chunks
 _LEAST_STD = 8.0  # of a share: the sum of discrete Gaussians then is one, to 10⁻²⁶⁰ over any run
+_SMOOTHING = 3.0  # a discrete Gaussian of variance s² is, to 10⁻⁶⁰, a continuous one of s² − 9 that is then rounded
 _MARGIN = 1.0 - 2.0**-40  # rounding errors of the norm stay below
 
 
@@ -120,8 +121,10 @@ class Encoding:
 
     @property
     def share_std(self) -> float:
-        """σ_l, standard deviation of one member's share of noise in grid steps."""
-        return self.noise_multiplier * self.sensitivity / math.sqrt(self.honest)
+        """σ_l, standard deviation of one member's share of noise in grid steps: κ of them give √((zΔ)² + 9)."""
+        if self.noise_multiplier == 0.0:
+            return 0.0
+        return math.hypot(self.noise_multiplier * self.sensitivity, _SMOOTHING) / math.sqrt(self.honest)
 
     def total_std(self, survivors: int) -> float:
         """Standard deviation, in grid steps, of the noise in a sum over so many members."""

@@ -33,8 +33,8 @@ class Entry:
 class Ledger(Chain[Entry]):
     """Every attempt at a private round over one population of clients, by any number of runs, whose costs add up.
 
-    An attempt is intended before a client is asked for anything that may enter a sum, then either released, or aborted
-    when its sum has not become known and no longer can. Neither clients, cohorts and roles nor times are recorded.
+    An attempt is intended before its sum can become known, then either released, or aborted when the sum has not become
+    known and no longer can. Neither clients, cohorts and roles nor times are recorded.
 
     Parameters
     ----------
