@@ -16,7 +16,8 @@ from lowkey.privacy.policy import server_epsilon
 
 TERMS = Terms(
     noise_multiplier=1.54, clip_rule="norm at most 0.47", bits=20, length=83_200, members=160, survivors=144,
-    honest=128, delta=1e-5, scheme="fl-cs-dp", sampling="poisson", codec="dct", ratio=0.05, chunks=200, public_seed=7,
+    honest=128, neighbours=50, shares_needed=34, delta=1e-5, scheme="fl-cs-dp", sampling="poisson",
+    codec="dct", ratio=0.05, chunks=200, public_seed=7,
     model_size=1_663_370,
 )  # fmt: skip
 POLICY = Policy(
@@ -102,11 +103,11 @@ def test_servers_view(count: int, epsilon: float) -> None:
 def test_terms_have_one_digest_on_every_machine() -> None:
     text = (
         '{"bits":20,"chunks":200,"clip_rule":"norm at most 0.47","codec":"dct","coin":1.0,"delta":1e-05,"honest":128,'
-        '"length":83200,"members":160,"model_size":1663370,"neighbours":null,"noise_multiplier":1.54,"public_seed":7,'
-        '"ratio":0.05,"sampling":"poisson","scheme":"fl-cs-dp","shares_needed":null,"survivors":144}'
+        '"length":83200,"members":160,"model_size":1663370,"neighbours":50,"noise_multiplier":1.54,"public_seed":7,'
+        '"ratio":0.05,"sampling":"poisson","scheme":"fl-cs-dp","shares_needed":34,"survivors":144}'
     )
     assert TERMS.digest() == hashlib.sha256(f"lowkey terms 1\n{text}".encode()).digest()
-    assert TERMS.digest().hex() == "eab45f7e9c12a2436e9c767be3c25073e993accd34d240a136c6a834176f8607"
+    assert TERMS.digest().hex() == "d4d7c5c626bbc8439a292d260674e40a66bc7a4be8e5c3294c25c1c7db3a968c"
     assert Terms.from_json(json.loads(json.dumps(TERMS.to_json()))) == TERMS
     assert replace(TERMS, ratio=1).digest() == replace(TERMS, ratio=1.0).digest()
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from lowkey import secagg
 from lowkey.rng import BitSource, ReplaySecrets
-from lowkey.secagg import Advert, ClientState, Confirmation, Delivery, Identity, Revealed, SealedShares, Session, Words
+from lowkey.secagg import Advert, ClientState, Confirmation, Delivery, Identity, Revealed, SealedShares, Session
+from lowkey.types import Words
 
 TERMS = b"t" * 32
 

@@ -6,9 +6,9 @@ import hashlib
 
 import numpy as np
 
-from lowkey.secagg import Words
 from lowkey.secagg.keys import agreement_key, pair_key, public_key, self_key
 from lowkey.secagg.masks import apply_masks, keep_bits
+from lowkey.types import Words
 from tests.secagg.cohort import make_session
 
 SESSION = make_session(3, 3, roster=(1, 2, 3))

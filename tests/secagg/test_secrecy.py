@@ -9,7 +9,8 @@ from scipy.stats import chi2
 from lowkey import secagg
 from lowkey.errors import InvalidInput, LowkeyError
 from lowkey.rng import BitSource, ReplaySecrets
-from lowkey.secagg import ClientState, Stage, Words
+from lowkey.secagg import ClientState, Stage
+from lowkey.types import Words
 from tests.secagg.cohort import Cohort, make_session, make_vectors, next_attempt
 
 SESSION = make_session(7, 5, 1)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lowkey.cli.output import JsonOption, emit, human_epsilon
+from lowkey.cli.output import JsonOption, emit, human_epsilon, torch_needed
 from lowkey.cli.run import load_config
 
 if TYPE_CHECKING:  # imported when a command needs it, so that --help answers at once
@@ -47,16 +47,11 @@ def audit(
     Every trial goes through the code of a real round: clip, encoding, noise, sum, server. Exit code 1 says that the
     claim is refuted.
     """
-    from lowkey.errors import LowkeyError
     from lowkey.report import write_audit
 
-    try:
+    with torch_needed():
         from lowkey.experiments.build import scheme_of
         from lowkey.simulation import run_audit
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise LowkeyError("simulation needs PyTorch; install it with: pip install 'lowkey[torch]'") from None
 
     config = load_config(preset, assignments or [])
     with _progress(quiet=quiet) as progress:

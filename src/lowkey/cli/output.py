@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 
+from lowkey.errors import LowkeyError
 from lowkey.rounding import round_up
 
 JsonOption = Annotated[bool, typer.Option("--json", help="End standard output with one line of JSON, for scripts.")]
+
+
+@contextmanager
+def torch_needed() -> Iterator[None]:
+    """Imports of what needs PyTorch: says how to get it where it is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise LowkeyError("simulation needs PyTorch; install it with: pip install 'lowkey[torch]'") from None
 
 
 def emit(value: Any) -> None:

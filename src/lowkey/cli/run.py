@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lowkey.cli.output import JsonOption, emit, human_bytes, human_epsilon
+from lowkey.cli.output import JsonOption, emit, human_bytes, human_epsilon, torch_needed
 
 if TYPE_CHECKING:  # imported when a command needs it, so that --help answers at once
     from lowkey.experiments import Config
@@ -77,15 +77,10 @@ def play(
 ) -> dict[str, Any]:
     """Run an experiment with progress on standard error."""
     from lowkey.cli.progress import RunProgress
-    from lowkey.errors import LowkeyError
     from lowkey.experiments.trackers import open_tracker
 
-    try:
+    with torch_needed():
         from lowkey.simulation import run_experiment
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise LowkeyError("simulation needs PyTorch; install it with: pip install 'lowkey[torch]'") from None
 
     with RunProgress(int(config.federation.rounds), quiet=quiet) as progress, open_tracker(tracker, directory) as extra:
         try:

@@ -95,8 +95,6 @@ class Scheme:
     @staticmethod
     def session(run: str, number: int, attempt: int, roster: tuple[ClientId, ...], terms: Terms) -> Session:
         """The secure aggregation of one attempt at a round, as everybody with these terms sets it up."""
-        assert terms.neighbours is not None
-        assert terms.shares_needed is not None
         return Session(
             run=run,
             round=number,

@@ -32,7 +32,7 @@ class Terms:
     members : size of the roster, M.
     survivors : members without whose masked vectors nothing is unmasked, t.
     honest : members whose shares of noise suffice, κ; the other ``survivors`` may collude.
-    neighbours, shares_needed : of a sparse graph of masks and of its secrets; None for everyone and ``survivors``.
+    neighbours, shares_needed : of a sparse graph of masks and of its secrets.
     delta : δ of the guarantee.
     scheme : its name.
     sampling : how members and contributors are chosen.
@@ -48,8 +48,8 @@ class Terms:
     members: int
     survivors: int
     honest: int
-    neighbours: int | None = None
-    shares_needed: int | None = None
+    neighbours: int
+    shares_needed: int
     delta: float
     scheme: str
     sampling: str
@@ -65,11 +65,8 @@ class Terms:
         checks.fraction("delta", self.delta, include_one=False)
         checks.fraction("coin", self.coin)
         checks.fraction("ratio", self.ratio)
-        for name in ("bits", "length", "chunks", "model_size", "honest"):
+        for name in ("bits", "length", "chunks", "model_size", "honest", "neighbours", "shares_needed"):
             checks.at_least(name, getattr(self, name), 1)
-        for name in ("neighbours", "shares_needed"):
-            if getattr(self, name) is not None:
-                checks.at_least(name, getattr(self, name), 1)
         if not self.honest <= self.survivors <= self.members:
             raise InvalidInput(
                 f"honest, survivors and members are {self.honest}, {self.survivors} and {self.members}; none may "

@@ -15,7 +15,6 @@ al. (2020). Pure functions over records; whoever runs them carries the messages.
 from lowkey.secagg.client import ClientState, Stage, advertise, confirm, mask, reveal, share
 from lowkey.secagg.encoding import decode, encode
 from lowkey.secagg.keys import Directory, Identity
-from lowkey.secagg.masks import Words
 from lowkey.secagg.messages import Advert, Confirmation, Delivery, Revealed, SealedShares
 from lowkey.secagg.packing import pack, packed_size, unpack
 from lowkey.secagg.server import Tally, accept_adverts, accept_confirmations, deliver, unmask
@@ -33,7 +32,6 @@ __all__ = [
     "Session",
     "Stage",
     "Tally",
-    "Words",
     "accept_adverts",
     "accept_confirmations",
     "advertise",

@@ -28,7 +28,7 @@ from lowkey.secagg.keys import (
     self_key,
     unseal,
 )
-from lowkey.secagg.masks import Words, apply_masks, keep_bits
+from lowkey.secagg.masks import apply_masks, keep_bits
 from lowkey.secagg.messages import (
     Advert,
     Confirmation,
@@ -44,7 +44,7 @@ from lowkey.secagg.messages import (
     view_digest,
 )
 from lowkey.secagg.session import Session, is_ascending
-from lowkey.types import ClientId
+from lowkey.types import ClientId, Words
 
 
 class Stage(IntEnum):

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from numpy.typing import NDArray
 
-Words: TypeAlias = NDArray[np.uint32]
-"""Vectors of integers modulo 2^32, and so modulo 2^b for every b ≤ 32."""
+from lowkey.types import Words
 
 _BLOCK = 1 << 15
 """Numbers masked at a time: vector, zeros and key stream of a block stay in a core's cache."""

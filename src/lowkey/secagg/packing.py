@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from lowkey.errors import InvalidInput
-from lowkey.secagg.masks import Words
+from lowkey.types import Words
 
 
 def packed_size(length: int, bits: int) -> int:

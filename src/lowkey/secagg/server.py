@@ -13,7 +13,7 @@ import numpy as np
 from lowkey.errors import RoundFailed
 from lowkey.secagg import shamir
 from lowkey.secagg.keys import Directory, agreement_key, is_usable, pair_key, public_key, self_key
-from lowkey.secagg.masks import Words, apply_masks, keep_bits
+from lowkey.secagg.masks import apply_masks, keep_bits
 from lowkey.secagg.messages import (
     Advert,
     Confirmation,
@@ -27,7 +27,7 @@ from lowkey.secagg.messages import (
     view_digest,
 )
 from lowkey.secagg.session import Session
-from lowkey.types import ClientId
+from lowkey.types import ClientId, Words
 
 
 def accept_adverts(session: Session, replies: Mapping[ClientId, Advert], directory: Directory) -> tuple[Advert, ...]:
