@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from lowkey.errors import ConfigError
 from lowkey.experiments import Config, find, override, parse, presets
-from lowkey.experiments.build import scheme_of
 from lowkey.experiments.config import valid_keys
+from lowkey.experiments.schemes import scheme_of
 
 PRIVATE = {"federation": {"scheme": "fl-cs-dp"}, "privacy": {"clip_norm": 0.5, "noise_multiplier": 1.5}}
 

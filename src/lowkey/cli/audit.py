@@ -50,7 +50,7 @@ def audit(
     from lowkey.report import write_audit
 
     with torch_needed():
-        from lowkey.experiments.build import scheme_of
+        from lowkey.experiments.schemes import scheme_of
         from lowkey.simulation import run_audit
 
     config = load_config(preset, assignments or [])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from types import TracebackType
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -47,20 +49,30 @@ class RunProgress:
         self._bar.update(self._task, completed=rounds_done, status="first round")
 
     def __call__(self, record: RoundRecord) -> None:
-        status = self._status(record)
-        self._bar.update(self._task, completed=record.round, status=status)
+        self.show(record.to_json())
+
+    def show(self, metrics: Mapping[str, Any]) -> None:
+        """Display a line of metrics.jsonl."""
+        number, status = metrics["round"], self._status(metrics)
+        self._bar.update(self._task, completed=number, status=status)
         now = time.monotonic()
-        due = now - self._last_line >= _SECONDS_BETWEEN_LINES or record.round == self._rounds
+        due = now - self._last_line >= _SECONDS_BETWEEN_LINES or number == self._rounds
         if not self._console.is_terminal and due:
             self._last_line = now
-            self._console.print(f"round {record.round}/{self._rounds}  {status}", highlight=False, soft_wrap=True)
+            self._console.print(f"round {number}/{self._rounds}  {status}", highlight=False, soft_wrap=True)
 
-    def _status(self, record: RoundRecord) -> str:
+    def say(self, text: str) -> None:
+        """What is going on before the first round."""
+        self._bar.update(self._task, status=text)
+        if not self._console.is_terminal:
+            self._console.print(text, highlight=False, soft_wrap=True)
+
+    def _status(self, metrics: Mapping[str, Any]) -> str:
         parts = []
-        if (accuracy := record.evaluation.get("accuracy")) is not None:
+        if (accuracy := metrics.get("accuracy")) is not None:
             self._best = max(self._best, accuracy)
             parts.append(f"accuracy {accuracy:.3f} (best {self._best:.3f})")
-        if record.epsilon is not None:
-            parts.append(f"ε {human_epsilon(record.epsilon.pld, 3)}")
-        parts.append(f"up {human_bytes(record.outcome.state.bytes_up)}")
+        if metrics["epsilon_pld"] is not None:
+            parts.append(f"ε {human_epsilon(metrics['epsilon_pld'], 3)}")
+        parts.append(f"up {human_bytes(metrics['bytes_up_total'])}")
         return "  ".join(parts)

@@ -98,7 +98,7 @@ def play(
 
 def _prospects(config: Config, num_coordinates: int) -> str | None:
     """Whether learning can be seen through the noise of a private run, in one line."""
-    from lowkey.experiments.build import scheme_of
+    from lowkey.experiments.schemes import scheme_of
     from lowkey.privacy import feasibility, signal_to_noise
 
     if config.privacy is None:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
-from lowkey.data import ImageClients, dirichlet_shards, iid_shards, load_fashion_mnist
+from lowkey.data import ImageClients, ImageData, dirichlet_shards, iid_shards, load_fashion_mnist
+from lowkey.errors import ConfigError
 from lowkey.experiments.config import Config
-from lowkey.federation import Schedule, Scheme, make_scheme
+from lowkey.experiments.play import ServerParts
+from lowkey.experiments.schemes import schedule_of, scheme_of
 from lowkey.learning import (
+    ClientDatasets,
+    Examples,
     FashionCNN,
     LocalSGD,
     TorchEvaluator,
@@ -16,89 +22,86 @@ from lowkey.learning import (
     layer_sizes,
     model_vector,
 )
+from lowkey.protocols import Evaluator
 from lowkey.rng import generator
-from lowkey.types import FloatArray
 
 
 @dataclass(frozen=True, kw_only=True)
-class Experiment:
-    """Everything a runtime needs to start."""
+class Experiment(ServerParts):
+    """Everything a simulation needs to start: the server's parts, and what stands for all clients."""
 
-    scheme: Scheme
-    schedule: Schedule
     trainer: TorchTrainer
-    evaluator: TorchEvaluator
-    initial_weights: FloatArray
 
 
 def build(config: Config) -> Experiment:
     """Load data and model and compose the scheme; the configuration must be resolved (no "auto" left)."""
-    data = load_fashion_mnist(config.data.source)
-    rng = generator(config.seed, "partition")
-    if config.data.partition == "dirichlet":
-        partition = dirichlet_shards(data.train_labels, config.data.clients, config.data.alpha, rng)
-    else:
-        partition = iid_shards(len(data.train_labels), config.data.clients, rng)
-    module = keras_initialise(
-        FashionCNN(config.model.filters, config.model.hidden), generator(config.seed, "initial weights")
+    module = model_of(config)
+    server = server_parts(config, module, test_examples_of(config))
+    return Experiment(**vars(server), trainer=trainer_of(config, module, client_datasets_of(config)))
+
+
+def server_parts(config: Config, module: Any, test: Examples | None, *, loss: Any = None) -> ServerParts:
+    """The server's side; without test data it learns blindly."""
+    options = {} if loss is None else {"loss": loss}
+    evaluator: Evaluator = _no_evaluation
+    if test is not None:
+        evaluator = TorchEvaluator(module, test, device=config.runtime.device, **options)
+    return ServerParts(
+        scheme=scheme_of(config).for_layers(layer_sizes(module)),
+        schedule=schedule_of(config),
+        evaluator=evaluator,
+        initial_weights=model_vector(module),
     )
+
+
+def trainer_of(config: Config, module: Any, clients: ClientDatasets, *, loss: Any = None) -> TorchTrainer:
+    """The clients' side: local training on their data."""
     sgd = LocalSGD(
         steps=config.training.local_steps,
         batch_size=config.training.batch_size,
         learning_rate=config.training.learning_rate,
         batches=config.training.batches,
     )
-    device = config.runtime.device
-    return Experiment(
-        scheme=scheme_of(config).for_layers(layer_sizes(module)),
-        schedule=schedule_of(config),
-        trainer=TorchTrainer(module, ImageClients(data.train_images, data.train_labels, partition), sgd, device=device),
-        evaluator=TorchEvaluator(module, data.test(), device=device),
-        initial_weights=model_vector(module),
+    options = {} if loss is None else {"loss": loss}
+    return TorchTrainer(module, clients, sgd, device=config.runtime.device, **options)
+
+
+def model_of(config: Config) -> Any:
+    """The network of a preset, with its first weights."""
+    return keras_initialise(
+        FashionCNN(config.model.filters, config.model.hidden), generator(config.seed, "initial weights")
     )
 
 
-def scheme_of(config: Config) -> Scheme:
-    """The scheme that a configuration describes."""
-    privacy = config.privacy
-    private = {} if privacy is None else {
-        "clip_norm": privacy.clip_norm,
-        "noise_multiplier": float(privacy.noise_multiplier),
-        "delta": privacy.delta,
-        "sampling": privacy.sampling,
-        "roster": privacy.roster,
-        "bits": privacy.bits,
-        "dropouts": privacy.dropouts,
-        "colluders": privacy.colluders,
-        "adaptive_clip": privacy.clip == "adaptive",
-        "max_contributions": privacy.max_contributions,
-        "aggregation": privacy.secagg,
-    }  # fmt: skip
-    return make_scheme(
-        config.federation.scheme,
-        num_clients=config.data.clients,
-        cohort=config.federation.cohort,
-        ratio=config.codec.ratio,
-        chunks=config.codec.chunks,
-        signs=config.codec.signs,
-        decoder=config.decoder.kind,
-        lambda_rule=config.decoder.lambda_rule,
-        lambda_factor=config.decoder.lambda_factor,
-        solver=config.decoder.solver,
-        tolerance=config.decoder.tolerance,
-        max_iterations=config.decoder.max_iterations,
-        server_rate=config.server.rate,
-        momentum=config.server.momentum,
-        seed=config.seed,
-        **private,  # type: ignore[arg-type]
-    )
+def client_datasets_of(config: Config) -> ImageClients:
+    """The data of all clients of a preset."""
+    data, rng = _data_of(config), generator(config.seed, "partition")
+    if config.data.partition == "dirichlet":
+        partition = dirichlet_shards(data.train_labels, config.data.clients, config.data.alpha, rng)
+    else:
+        partition = iid_shards(len(data.train_labels), config.data.clients, rng)
+    return ImageClients(data.train_images, data.train_labels, partition)
 
 
-def schedule_of(config: Config) -> Schedule:
-    """The schedule that a configuration describes."""
-    return Schedule(
-        rounds=int(config.federation.rounds),
-        target_epsilon=config.privacy.target_epsilon if config.privacy else None,
-        evaluate_every=config.evaluation.every,
-        attempts=config.federation.attempts,
-    )
+def test_examples_of(config: Config) -> Examples:
+    """The held-out data of a preset."""
+    return _data_of(config).test()
+
+
+def _data_of(config: Config) -> ImageData:
+    if config.data.name != "fashion-mnist":
+        raise ConfigError(
+            f"data.name is {config.data.name!r}: the data is brought by an app of its own; run it with Flower "
+            "(docs/deployment.md), or simulate it with lowkey.simulate"
+        )
+    return _loaded(config.data.source)
+
+
+@lru_cache(maxsize=1)
+def _loaded(source: str) -> ImageData:
+    return load_fashion_mnist(source)
+
+
+def _no_evaluation(weights: object) -> dict[str, float]:
+    del weights
+    return {}

@@ -12,17 +12,10 @@ from typing import Annotated, Any, Literal
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from lowkey import privacy as accounting
 from lowkey.errors import ConfigError
 from lowkey.federation import SCHEMES
-from lowkey.privacy import (
-    Sampling,
-    SamplingMode,
-    affordable_rounds,
-    calibrate_noise,
-    claimed_epsilon,
-    likely_participations,
-    make_sampling,
-)
+from lowkey.privacy import Sampling, SamplingMode, make_sampling
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Ratio = Annotated[float, Field(gt=0, le=1)]
@@ -39,7 +32,9 @@ class Section(BaseModel):
 class DataConfig(Section):
     """Which data, and how it is divided among clients."""
 
-    name: Literal["fashion-mnist"] = "fashion-mnist"
+    name: Literal["fashion-mnist", "app"] = Field(
+        default="fashion-mnist", description='"app": model and data are brought by an app of your own (Flower)'
+    )
     source: str = Field(default="auto", description='"auto", "bundled", "download" or a directory')
     clients: AtLeastOne = Field(default=6000, description="number of clients, N")
     partition: Literal["iid", "dirichlet"] = "iid"
@@ -159,6 +154,14 @@ class RuntimeConfig(Section):
     checkpoint_every: AtLeastOne = Field(default=1, description="rounds between checkpoints")
 
 
+class DeploymentConfig(Section):
+    """How long a deployed run waits for its clients; a client that is later has dropped out."""
+
+    agree_seconds: Positive = Field(default=120.0, description="for each step that exchanges keys and shares")
+    train_seconds: Positive = Field(default=900.0, description="for the step that trains")
+    gather_seconds: Positive = Field(default=120.0, description="before an attempt, until enough clients are online")
+
+
 class PaperConfig(Section):
     """Published values of the same setting, for comparison."""
 
@@ -182,6 +185,7 @@ class Config(Section):
     privacy: PrivacyConfig | None = None
     evaluation: EvaluationConfig = EvaluationConfig()
     runtime: RuntimeConfig = RuntimeConfig()
+    deployment: DeploymentConfig = DeploymentConfig()
     paper: PaperConfig | None = None
 
     @model_validator(mode="after")
@@ -214,19 +218,21 @@ class Config(Section):
         target, delta, rounds = privacy.target_epsilon, privacy.delta, self.federation.rounds
         noise = privacy.noise_multiplier
         if noise == "auto":
-            noise = calibrate_noise(sampling, target_epsilon=float(target or 0), delta=delta, rounds=int(rounds))
+            noise = accounting.calibrate_noise(
+                sampling, target_epsilon=float(target or 0), delta=delta, rounds=int(rounds)
+            )
         elif target is not None:
             event = sampling.event(noise)
-            if claimed_epsilon([event], delta) > target:
+            if accounting.claimed_epsilon([event], delta) > target:
                 raise ConfigError(
                     f"not one round fits into privacy.target_epsilon = {target}; raise it, or the noise "
                     '(privacy.noise_multiplier = "auto" finds it)'
                 )
             if rounds == "auto":
-                rounds = affordable_rounds(event, target_epsilon=target, delta=delta)
+                rounds = accounting.affordable_rounds(event, target_epsilon=target, delta=delta)
         limit = privacy.max_contributions
         if limit == "auto":
-            limit = max(1, likely_participations(int(rounds), sampling.probability))
+            limit = max(1, accounting.likely_participations(int(rounds), sampling.probability))
         changed = {"noise_multiplier": noise, "sampling": sampling.mode, "max_contributions": limit}
         return self.model_copy(
             update={

@@ -1,6 +1,6 @@
 """The run directory: configuration, environment, metrics, ledger and checkpoints. Nothing half-written is ever visible.
 
-config.toml  environment.json  metrics.jsonl  ledger.jsonl  checkpoint-000042.safetensors  result.json
+config.toml  environment.json  attempt.json  metrics.jsonl  ledger.jsonl  checkpoint-000042.safetensors  result.json
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ _FREE_TO_CHANGE = (
     "federation.attempts",
     "evaluation",
     "runtime",
+    "deployment",
     "paper",
     "name",
     "privacy.target_epsilon",
@@ -109,6 +110,19 @@ class RunDirectory:
     def _environment(self) -> dict[str, Any]:
         environment: dict[str, Any] = json.loads((self.path / "environment.json").read_text(encoding="utf-8"))
         return environment
+
+    def number_attempt(self, round_number: int) -> int:
+        """The first number that no attempt at this round has had, from 0; taken for good when this returns.
+
+        The ledger knows attempts that came to a sum; clients also remember those that died before.
+        """
+        file, taken = self.path / "attempt.json", -1
+        if file.exists():
+            last = json.loads(file.read_text(encoding="utf-8"))
+            taken = last["attempt"] if last["round"] == round_number else -1
+        attempt = max(taken + 1, self.ledger().next_attempt(round_number))
+        replace_file(file, json.dumps({"round": round_number, "attempt": attempt}).encode())
+        return attempt
 
     def append_metrics(self, record: RoundRecord) -> None:
         with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:

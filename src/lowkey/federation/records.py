@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from lowkey.privacy import Epsilon
 from lowkey.secagg import Advert, Confirmation, Delivery, Revealed, SealedShares
 from lowkey.secagg import ClientState as _MemberState
 from lowkey.server import ServerState
 from lowkey.types import ClientId, FloatArray, Words
+
+if TYPE_CHECKING:
+    from lowkey.privacy import Epsilon
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +130,7 @@ class RoundOutcome:
     state: RunState
     bytes_up_per_client: int
     bytes_down_per_client: int
+    survivors: int
     update_norm: float
     residual_norm: float
     nonzeros: int
@@ -169,6 +172,7 @@ class RoundRecord:
             "bytes_down_per_client": outcome.bytes_down_per_client,
             "bytes_up_total": outcome.state.bytes_up,
             "bytes_down_total": outcome.state.bytes_down,
+            "survivors": outcome.survivors,
             "update_norm": outcome.update_norm,
             "residual_norm": outcome.residual_norm,
             "nonzeros": outcome.nonzeros,

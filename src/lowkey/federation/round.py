@@ -58,7 +58,7 @@ def round_flow(
             number=number, attempt=attempt, ledger=ledger, directory=directory, clock=clock,
         )  # fmt: skip
     else:
-        mean = yield from open_mean(number, state, operator, cohort, clock)
+        mean = yield from open_mean(number, attempt, state, operator, cohort, clock)
 
     # 3. Momentum, error feedback, recovery: pure post-processing of the mean.
     with clock.stage("decode"):
@@ -79,6 +79,7 @@ def round_flow(
         ),
         bytes_up_per_client=up,
         bytes_down_per_client=down,
+        survivors=mean.survivors,
         update_norm=update_norm,
         residual_norm=step.residual_norm,
         nonzeros=step.decoded.nonzeros,

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from lowkey import checks
+from lowkey import privacy as accounting
 from lowkey.errors import BudgetExhausted, RoundFailed
 from lowkey.federation.records import RoundOutcome, RoundRecord, RunState
 from lowkey.federation.round import drive, round_flow
 from lowkey.federation.schemes import Scheme
-from lowkey.privacy import ClientLevelPrivacy, Epsilon, Ledger, claimed_epsilon, epsilon, server_view
+from lowkey.privacy import ClientLevelPrivacy, Ledger
 from lowkey.protocols import Ask, Evaluator, Observer
 from lowkey.rng import OSSecrets, Secrets
 from lowkey.secagg import Directory
@@ -51,7 +52,11 @@ class Schedule:
 
 @dataclass(frozen=True, kw_only=True)
 class Federation:
-    """All that a run needs besides its state."""
+    """All that a run needs besides its state.
+
+    ``number_attempt`` gives the next attempt at a round a number that no client has heard before, also after a crash;
+    by default it is what the ledger knows.
+    """
 
     scheme: Scheme
     ask: Ask
@@ -60,6 +65,7 @@ class Federation:
     secrets: Secrets = field(default_factory=OSSecrets)
     clock: StageClock = field(default_factory=StageClock)
     directory: Directory = field(default_factory=dict, repr=False)
+    number_attempt: Callable[[int], int] | None = None
 
     def run(
         self,
@@ -109,8 +115,9 @@ class Federation:
 
     def _try(self, state: RunState, schedule: Schedule) -> RoundOutcome:
         """Play one round; after a failure with a new cohort, new keys and new noise, as often as the schedule says."""
-        first = self.ledger.next_attempt(state.round + 1)
-        for attempt in range(first, first + schedule.attempts):
+        attempt = -1
+        for tries_left in reversed(range(schedule.attempts)):
+            attempt = max(attempt + 1, (self.number_attempt or self.ledger.next_attempt)(state.round + 1))
             flow = round_flow(
                 self.scheme, state, attempt=attempt, secrets=self.secrets, ledger=self.ledger, clock=self.clock,
                 directory=self.directory,
@@ -118,17 +125,17 @@ class Federation:
             try:
                 return drive(flow, self.ask)
             except RoundFailed as error:
-                if attempt == first + schedule.attempts - 1 or self._next_round_passes(schedule.target_epsilon):
+                if tries_left == 0 or self._next_round_passes(schedule.target_epsilon):
                     raise
                 _log.warning("round %d, attempt %d failed: %s", state.round + 1, attempt, error)
         raise AssertionError("unreachable: the last attempt returns or raises")
 
-    def epsilon(self) -> Epsilon | None:
+    def epsilon(self) -> accounting.Epsilon | None:
         """What has been spent so far; None where no finite ε is true (no privacy, no noise, replayed secrets)."""
         privacy = self.scheme.privacy
         if not isinstance(privacy, ClientLevelPrivacy) or privacy.event() is None or not self.secrets.claims_privacy:
             return None
-        return epsilon(self.ledger.events, privacy.delta)
+        return accounting.epsilon(self.ledger.events, privacy.delta)
 
     def server_epsilon(self) -> float | None:
         """What the server, or anybody else who knows the rosters, may have learned of a client that was always asked.
@@ -140,11 +147,11 @@ class Federation:
             return None
         own = self.ledger.events_of(self.ledger.run)
         others = [entry.event for entry in self.ledger.entries if entry.spent and entry.run != self.ledger.run]
-        return server_view([*others, *own[: privacy.max_contributions]], privacy.delta)
+        return accounting.server_view([*others, *own[: privacy.max_contributions]], privacy.delta)
 
     def _next_round_passes(self, target: float | None) -> bool:
         privacy = self.scheme.privacy
         if target is None or not isinstance(privacy, ClientLevelPrivacy):
             return False
         event = privacy.event()
-        return event is None or claimed_epsilon([*self.ledger.events, event], privacy.delta) > target
+        return event is None or accounting.claimed_epsilon([*self.ledger.events, event], privacy.delta) > target

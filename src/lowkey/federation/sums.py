@@ -62,24 +62,26 @@ class Mean:
     noise : standard deviation of the privacy noise in each of them; 0 in open schemes.
     clip_norm : S of the next round; None in open schemes.
     median_norm : typical norm of openly sent vectors, which helps to choose a bound; None in private schemes.
+    survivors : clients whose vectors are in it.
     """
 
     value: FloatArray = field(repr=False)
+    survivors: int
     noise: float = 0.0
     clip_norm: float | None = None
     median_norm: float | None = None
 
 
 def open_mean(
-    number: int, state: RunState, operator: Operator, cohort: Cohort, clock: StageClock
+    number: int, attempt: int, state: RunState, operator: Operator, cohort: Cohort, clock: StageClock
 ) -> Generator[Requests, Replies, Mean]:
     """The weighted mean of vectors sent as they are; who does not answer is left out."""
-    asked = {client: Request(round=number, weights=state.weights) for client in cohort.contributors}
+    asked = {client: Request(round=number, attempt=attempt, weights=state.weights) for client in cohort.contributors}
     replies = yield asked
     total, weight, norms = np.zeros(operator.num_measurements, np.float32), 0.0, []
     missing = set(asked)
     for client, reply in replies:
-        vector = _open_vector(client, reply, number, missing, total.size)
+        vector = _open_vector(client, reply, asked.get(client), missing, total.size)
         missing.remove(client)
         with clock.stage("sum"):
             total += vector
@@ -88,7 +90,7 @@ def open_mean(
     if not norms:
         raise RoundFailed("no client of the cohort answered; check the clients and run the round again")
     total /= np.float32(weight)
-    return Mean(value=total, median_norm=statistics.median(norms))
+    return Mean(value=total, survivors=len(norms), median_norm=statistics.median(norms))
 
 
 def private_mean(
@@ -155,6 +157,7 @@ def private_mean(
     decoded /= np.float32(expected)
     return Mean(
         value=decoded,
+        survivors=survivors,
         noise=noise * encoding.step(clip_norm) / expected,
         clip_norm=(
             clip_norm
@@ -241,8 +244,10 @@ def _words(reply: Reply, request: Request, length: int) -> Words | None:
     return cast(Words, vector) if vector.shape == (length,) and vector.dtype == np.uint32 else None
 
 
-def _open_vector(client: ClientId, reply: Reply, number: int, missing: set[ClientId], length: int) -> FloatArray:
-    if client not in missing:
+def _open_vector(
+    client: ClientId, reply: Reply, request: Request | None, missing: set[ClientId], length: int
+) -> FloatArray:
+    if request is None or client not in missing:
         raise ClientFailed(client, "reply", "it was not asked, or has answered already")
     if reply.vector is None:
         raise ClientFailed(client, "reply", "it has no vector")
@@ -251,8 +256,8 @@ def _open_vector(client: ClientId, reply: Reply, number: int, missing: set[Clien
         checks.vector_of("its vector", vector, length)
     except InvalidInput as error:
         raise ClientFailed(client, "reply", str(error)) from error
-    if reply.round != number:
-        raise ClientFailed(client, "reply", f"it answers round {reply.round} instead of {number}")
+    if (reply.round, reply.attempt) != (request.round, request.attempt):
+        raise ClientFailed(client, "reply", f"it answers round {reply.round} instead of {request.round}")
     if not (reply.weight > 0 and math.isfinite(reply.weight)):
         raise ClientFailed(client, "reply", f"its weight is {reply.weight}; it must be above 0")
     return vector

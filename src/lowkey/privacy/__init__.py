@@ -1,14 +1,19 @@
-"""Client-level differential privacy: sampling, integers, noise, accounting, ledgers, policy, audit."""
+"""Client-level differential privacy: sampling, integers, noise, accounting, ledgers, policy, audit.
 
-from lowkey.privacy.accounting import Epsilon, claimed_epsilon, epsilon, require_small_delta
+What analyses (ε, plans, calibration) is imported on first use: clients that only clip, noise and send do without it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from lowkey.privacy.adaptive import AdaptiveClip
-from lowkey.privacy.calibration import affordable_rounds, calibrate_noise
 from lowkey.privacy.client_ledger import ClientLedger, Participation
 from lowkey.privacy.encoding import Encoding
-from lowkey.privacy.events import Event, SamplingMode
+from lowkey.privacy.events import Event, SamplingMode, require_small_delta
 from lowkey.privacy.ledger import Entry, Ledger
 from lowkey.privacy.mechanism import ClientLevelPrivacy, NoPrivacy, Privacy
-from lowkey.privacy.planning import Plan, feasibility, paper_megabits, plan, signal_to_noise
 from lowkey.privacy.policy import Policy, Terms
 from lowkey.privacy.records import Bounded, Measurement, Noised, Open
 from lowkey.privacy.sampling import (
@@ -20,8 +25,32 @@ from lowkey.privacy.sampling import (
     make_sampling,
 )
 from lowkey.privacy.shares import NoiseShares, effective_noise, noise_shares
-from lowkey.privacy.statement import guarantee_lines
-from lowkey.privacy.views import group_epsilon, likely_participations, search_epsilon, server_epsilon, server_view
+
+if TYPE_CHECKING:
+    from lowkey.privacy.accounting import Epsilon, claimed_epsilon, epsilon
+    from lowkey.privacy.calibration import affordable_rounds, calibrate_noise
+    from lowkey.privacy.planning import Plan, feasibility, paper_megabits, plan, signal_to_noise
+    from lowkey.privacy.statement import guarantee_lines
+    from lowkey.privacy.views import group_epsilon, likely_participations, search_epsilon, server_epsilon, server_view
+
+_HOME = {
+    "Epsilon": "accounting",
+    "claimed_epsilon": "accounting",
+    "epsilon": "accounting",
+    "affordable_rounds": "calibration",
+    "calibrate_noise": "calibration",
+    "Plan": "planning",
+    "feasibility": "planning",
+    "paper_megabits": "planning",
+    "plan": "planning",
+    "signal_to_noise": "planning",
+    "guarantee_lines": "statement",
+    "group_epsilon": "views",
+    "likely_participations": "views",
+    "search_epsilon": "views",
+    "server_epsilon": "views",
+    "server_view": "views",
+}
 
 __all__ = [
     "AdaptiveClip",
@@ -68,3 +97,9 @@ __all__ = [
     "server_view",
     "signal_to_noise",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'lowkey.privacy' has no attribute {name!r}")
+    return getattr(import_module(f"lowkey.privacy.{_HOME[name]}"), name)

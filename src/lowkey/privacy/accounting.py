@@ -91,16 +91,6 @@ def claimed_epsilon(events: Iterable[Event], delta: float) -> float:
     return _pld(counted, delta) if counted else 0.0
 
 
-def require_small_delta(delta: float, population: int, *, allow_large: bool = False) -> None:
-    """Refuse a δ that would call it private to publish one of ``population`` clients at random."""
-    checks.fraction("privacy.delta", delta, include_one=False)
-    if delta >= 1 / population and not allow_large:
-        raise InvalidInput(
-            f"privacy.delta is {delta:g}; with {population} clients it must be below {1 / population:g}, or publishing "
-            "one client at random would count as private"
-        )
-
-
 def _count(events: Iterable[Event], delta: float) -> Counted:
     """Distinct events with their number, in a fixed order."""
     checks.fraction("delta", delta, include_one=False)

@@ -118,3 +118,13 @@ def _number(name: str, value: object, kind: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, kind):
         what = "a whole number" if kind is int else "a number"
         raise InvalidInput(f"event {name} is {value!r}; it must be {what}")
+
+
+def require_small_delta(delta: float, population: int, *, allow_large: bool = False) -> None:
+    """Refuse a δ that would call it private to publish one of ``population`` clients at random."""
+    checks.fraction("privacy.delta", delta, include_one=False)
+    if delta >= 1 / population and not allow_large:
+        raise InvalidInput(
+            f"privacy.delta is {delta:g}; with {population} clients it must be below {1 / population:g}, or publishing "
+            "one client at random would count as private"
+        )

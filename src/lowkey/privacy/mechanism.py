@@ -7,10 +7,9 @@ from functools import cached_property
 from typing import TypeAlias
 
 from lowkey import checks
-from lowkey.privacy.accounting import require_small_delta
 from lowkey.privacy.adaptive import AdaptiveClip
 from lowkey.privacy.encoding import Encoding
-from lowkey.privacy.events import Event
+from lowkey.privacy.events import Event, require_small_delta
 from lowkey.privacy.records import Measurement, Noised, Open
 from lowkey.privacy.sampling import Sampling
 from lowkey.privacy.shares import NoiseShares, noise_shares

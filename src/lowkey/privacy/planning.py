@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from lowkey import checks
-from lowkey.privacy.accounting import Epsilon, require_small_delta
+from lowkey.privacy.accounting import Epsilon
 from lowkey.privacy.accounting import epsilon as released_epsilon
 from lowkey.privacy.calibration import calibrate_noise
-from lowkey.privacy.events import Event, SamplingMode
+from lowkey.privacy.events import Event, SamplingMode, require_small_delta
 from lowkey.privacy.sampling import make_sampling
 from lowkey.privacy.shares import NoiseShares, noise_shares
 from lowkey.privacy.views import likely_participations, server_epsilon

@@ -14,7 +14,6 @@ from typing import Any, Self, TypeVar, get_args, get_type_hints
 from lowkey import checks
 from lowkey.errors import ConfigError, InvalidInput, PolicyRefused
 from lowkey.privacy.client_ledger import ClientLedger
-from lowkey.privacy.views import server_epsilon
 
 RecordT = TypeVar("RecordT")
 
@@ -142,6 +141,8 @@ class Policy:
 
     def check(self, terms: Terms) -> None:
         """Refuse terms that break a bound; to be called before anything is sent."""
+        from lowkey.privacy.views import server_epsilon  # when asked for: it takes a second to import
+
         for name, offered, bound, least in (
             ("noise_multiplier", terms.noise_multiplier, "min_noise_multiplier", self.min_noise_multiplier),
             ("members", terms.members, "min_roster", self.min_roster),
@@ -166,6 +167,8 @@ class Policy:
         If not, it stays in the round all the same, since leaving would be seen, and sends zeros with its share of
         noise. Past rounds are counted at the least noise and the largest coin of all, which is never too little.
         """
+        from lowkey.privacy.views import server_epsilon
+
         past = ledger.participations()
         noise = min([terms.noise_multiplier, *(p.noise_multiplier for p in past)])
         coin = max([terms.coin, *(p.coin for p in past)])
