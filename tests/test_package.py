@@ -25,10 +25,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "data": LEAVES,
     "experiments": LEAVES | {"codec", "privacy", "secagg", "server", "federation", "learning", "data"},
 }
-MAY_IMPORT["simulation"] = MAY_IMPORT["report"] = MAY_IMPORT["experiments"] | {"experiments"}
-MAY_IMPORT["cli"] = MAY_IMPORT["experiments"] | {"experiments", "simulation", "report"}
+MAY_IMPORT["simulation"] = MAY_IMPORT["flower"] = MAY_IMPORT["report"] = MAY_IMPORT["experiments"] | {"experiments"}
+MAY_IMPORT["cli"] = MAY_IMPORT["experiments"] | {"experiments", "simulation", "flower", "report"}
 HOMES = {
     "torch": {"learning"},
+    "flwr": {"flower"},
     "matplotlib": {"report"},
     "typer": {"cli"},
     "rich": {"cli"},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,8 +29,23 @@ class ServerParts:
     initial_weights: FloatArray
 
 
-OpenRuntime = Callable[[RunDirectory, StageClock], AbstractContextManager[tuple[Ask, Directory]]]
-"""Opens what carries requests to the clients, and says under which keys they are enrolled."""
+@dataclass(frozen=True, kw_only=True)
+class Runtime:
+    """What carries requests to the clients.
+
+    Attributes
+    ----------
+    ask : carries them.
+    directory : under which keys the clients are enrolled.
+    take_traffic : figures of the messages since the last call, where they are real.
+    """
+
+    ask: Ask
+    directory: Directory
+    take_traffic: Callable[[], Mapping[str, int]] = dict
+
+
+OpenRuntime = Callable[[RunDirectory, StageClock], AbstractContextManager[Runtime]]
 
 
 def play(
@@ -83,15 +98,16 @@ def play(
                 unsaved = None
 
         clock = StageClock()
-        with open_runtime(directory, clock) as (ask, keys):
+        with open_runtime(directory, clock) as runtime:
             federation = Federation(
                 scheme=parts.scheme,
-                ask=ask,
+                ask=runtime.ask,
                 evaluate=parts.evaluator,
                 ledger=ledger,
                 secrets=secrets,
                 clock=clock,
-                directory=keys,
+                directory=runtime.directory,
+                take_traffic=runtime.take_traffic,
                 number_attempt=directory.number_attempt,
             )
             started(state)

@@ -146,7 +146,8 @@ class RoundRecord:
     """One line of metrics.jsonl.
 
     ``epsilon`` is about people who see the released models, ``server_epsilon`` about the server and everybody else who
-    knows the rosters; None where no finite ε is true.
+    knows the rosters; None where no finite ε is true. ``traffic`` has bytes of messages besides vectors and models,
+    where messages are real.
     """
 
     outcome: RoundOutcome
@@ -154,6 +155,7 @@ class RoundRecord:
     epsilon: Epsilon | None
     server_epsilon: float | None
     seconds: Mapping[str, float]
+    traffic: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def round(self) -> int:
@@ -172,6 +174,7 @@ class RoundRecord:
             "bytes_down_per_client": outcome.bytes_down_per_client,
             "bytes_up_total": outcome.state.bytes_up,
             "bytes_down_total": outcome.state.bytes_down,
+            **self.traffic,
             "survivors": outcome.survivors,
             "update_norm": outcome.update_norm,
             "residual_norm": outcome.residual_norm,

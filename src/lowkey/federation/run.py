@@ -55,7 +55,8 @@ class Federation:
     """All that a run needs besides its state.
 
     ``number_attempt`` gives the next attempt at a round a number that no client has heard before, also after a crash;
-    by default it is what the ledger knows.
+    by default it is what the ledger knows. ``take_traffic`` gives the figures of a round's
+    messages, where they are real.
     """
 
     scheme: Scheme
@@ -66,6 +67,7 @@ class Federation:
     clock: StageClock = field(default_factory=StageClock)
     directory: Directory = field(default_factory=dict, repr=False)
     number_attempt: Callable[[int], int] | None = None
+    take_traffic: Callable[[], Mapping[str, int]] = dict
 
     def run(
         self,
@@ -110,6 +112,7 @@ class Federation:
             epsilon=spent,
             server_epsilon=self.server_epsilon() if spent else None,
             seconds=seconds,
+            traffic=self.take_traffic(),
         )
         return outcome.state, record
 

@@ -9,11 +9,10 @@ from typing import Any
 
 from lowkey.experiments import Config, RunDirectory
 from lowkey.experiments.build import build
-from lowkey.experiments.play import play
+from lowkey.experiments.play import Runtime, play
 from lowkey.federation import RunState
-from lowkey.protocols import Ask, Observer
+from lowkey.protocols import Observer
 from lowkey.rng import OSSecrets, Secrets
-from lowkey.secagg import Directory
 from lowkey.simulation.keys import SimulatedKeys
 from lowkey.simulation.memory import Memory
 from lowkey.simulation.runtime import open_runtime
@@ -34,7 +33,7 @@ def run_experiment(
     experiment = build(config)
 
     @contextmanager
-    def simulated(directory: RunDirectory, clock: StageClock) -> Iterator[tuple[Ask, Directory]]:
+    def simulated(directory: RunDirectory, clock: StageClock) -> Iterator[Runtime]:
         keys = SimulatedKeys(config.data.clients, secrets)
         with open_runtime(
             scheme=experiment.scheme,
@@ -46,7 +45,7 @@ def run_experiment(
             memory=Memory(directory.path / "clients.json" if experiment.scheme.private else None),
             keys=keys,
         ) as ask:
-            yield ask, keys.directory
+            yield Runtime(ask=ask, directory=keys.directory)
 
     return play(
         config,

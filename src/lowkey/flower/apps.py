@@ -1,0 +1,61 @@
+"""Writing app directories: what Flower ships to the server and to all nodes."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from importlib import resources
+from pathlib import Path
+from string import Template
+
+from lowkey.durable import replace_file
+from lowkey.errors import ConfigError
+from lowkey.experiments import Config
+
+_NAME = re.compile(r"[a-z][a-z0-9-]*")
+
+
+def new_app(directory: Path) -> Path:
+    """A small app to edit: settings, and a task with a model and a loader of local data."""
+    _write(directory, directory.resolve().name, "Federated learning with Lowkey", own_task=True)
+    return directory
+
+
+def preset_app(directory: Path, config: Config) -> Path:
+    """The app of a preset: its settings, and nothing to edit."""
+    package = _write(directory, "preset", f"Lowkey preset {config.name}", own_task=False)
+    replace_file(directory / package / "lowkey.toml", config.to_toml().encode())
+    return directory
+
+
+def app_hash(directory: Path) -> str:
+    """SHA-256 of the bundle that ``flwr run`` makes of a directory; the same on every machine."""
+    from flwr.cli.build import build_fab_from_disk
+
+    if not (directory / "pyproject.toml").is_file():
+        raise ConfigError(f"{directory} is no app: it has no pyproject.toml; 'lowkey flower new' makes one")
+    return hashlib.sha256(build_fab_from_disk(directory.resolve())).hexdigest()
+
+
+def _write(directory: Path, name: str, description: str, *, own_task: bool) -> str:
+    if not _NAME.fullmatch(name):
+        raise ConfigError(f"'{name}' cannot name an app; use small letters, digits and hyphens")
+    if directory.exists() and any(directory.iterdir()):
+        raise ConfigError(f"{directory} exists and is not empty; choose another directory")
+    package = name.replace("-", "_")
+    values = {
+        "name": name,
+        "package": package,
+        "description": description,
+        "task": f', task="{package}.task"' if own_task else "",
+    }
+    (directory / package).mkdir(parents=True)
+    for template in resources.files("lowkey.flower").joinpath("template").iterdir():
+        file = template.name.removesuffix(".tmpl")
+        if not own_task and file in ("task.py", "lowkey.toml", "README.md"):
+            continue
+        place = directory if file in ("pyproject.toml", "README.md") else directory / package
+        text = Template(template.read_text(encoding="utf-8")).substitute(values)
+        replace_file(place / file, text.encode())
+    replace_file(directory / package / "__init__.py", b'"""A Lowkey app."""\n')
+    return package

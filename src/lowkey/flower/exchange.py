@@ -1,0 +1,60 @@
+"""One exchange over Flower's grid: messages out to many nodes, replies back as they come, until our own deadline."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Hashable, Iterator, Mapping
+from typing import TypeVar
+
+from flwr.app import Message, RecordDict
+from flwr.serverapp import Grid
+
+Key = TypeVar("Key", bound=Hashable)
+
+_log = logging.getLogger(__name__)
+_POLL_SECONDS = 0.25
+_GRACE_SECONDS = 5.0  # a message that nobody waits for any more expires so much later
+
+
+def exchange(
+    grid: Grid, contents: Mapping[Key, tuple[int, RecordDict]], *, kind: str, group: str, seconds: float
+) -> Iterator[tuple[Key, RecordDict]]:
+    """Send each content to its node and give the answers as they arrive.
+
+    Parameters
+    ----------
+    contents : node and content of each message, by whatever names the receiver.
+    kind : message type, which chooses the handler.
+    group : shown in Flower's own logs.
+    seconds : when to stop waiting. Whoever is later, absent or fails is left out.
+
+    An answer belongs to the message that it answers, whoever its sender says it is: answers that were not asked for,
+    second ones, and errors that Flower makes on behalf of a node are told apart that way.
+    """
+    keys = list(contents)
+    messages = [
+        Message(contents[key][1], contents[key][0], kind, group_id=group, ttl=seconds + _GRACE_SECONDS) for key in keys
+    ]
+    waiting = {sent: key for sent, key in zip(grid.push_messages(messages), keys, strict=True) if sent}
+    deadline = time.monotonic() + seconds
+    while waiting:
+        for reply in grid.pull_messages(list(waiting)):
+            key = waiting.pop(reply.metadata.reply_to_message_id, None)
+            if key is None:
+                continue
+            if reply.has_error():
+                _log.warning("%s: %s failed: %s", kind, key, _printable(reply.error.reason or ""))
+            else:
+                yield key, reply.content
+        if time.monotonic() >= deadline:
+            break
+        if waiting:
+            time.sleep(_POLL_SECONDS)
+    for key in waiting.values():
+        _log.warning("%s: %s did not answer within %.0f seconds", kind, key, seconds)
+
+
+def _printable(text: str) -> str:
+    """A node's words, fit for one line of a log."""
+    return "".join(c if c.isprintable() else " " for c in text)[:300]

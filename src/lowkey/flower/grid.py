@@ -1,0 +1,115 @@
+"""``Ask`` over Flower's grid: the same requests that a simulation answers, carried to real nodes."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping
+
+from flwr.app import RecordDict
+from flwr.serverapp import Grid
+
+from lowkey.errors import InvalidInput
+from lowkey.experiments.config import DeploymentConfig
+from lowkey.federation import Reply, Request
+from lowkey.federation.records import Adverts, Confirmations, Invite, Survivors
+from lowkey.flower.exchange import exchange
+from lowkey.flower.nodes import Nodes
+from lowkey.flower.wire import VectorFormat, content_bytes, read_reply, write_model, write_request
+from lowkey.timing import StageClock
+from lowkey.types import ClientId
+
+_log = logging.getLogger(__name__)
+_STEPS: dict[type, str] = {Invite: "advertise", Adverts: "share", Survivors: "confirm", Confirmations: "reveal"}
+
+
+class GridAsk:
+    """Satisfies :class:`lowkey.protocols.Ask` with one message per client and request.
+
+    A client that is offline, late, fails, or sends anything but the answer to its request has dropped out. The clock
+    gets the seconds that the server waited in each step.
+
+    Parameters
+    ----------
+    grid, nodes : of Flower.
+    form : of clients' vectors.
+    waiting : how long each step may take.
+    least : clients without whom a round need not be opened.
+    clock : of the run.
+    """
+
+    def __init__(
+        self,
+        grid: Grid,
+        nodes: Nodes,
+        *,
+        form: VectorFormat,
+        waiting: DeploymentConfig,
+        least: int,
+        clock: StageClock,
+    ) -> None:
+        self._grid, self._nodes, self._form = grid, nodes, form
+        self._waiting, self._least, self._clock = waiting, least, clock
+        self._members, self._up, self._down = 0, 0, 0
+
+    def __call__(self, requests: Mapping[ClientId, Request]) -> Iterator[tuple[ClientId, Reply]]:
+        first = next(iter(requests.values()), None)
+        if first is None:
+            return
+        step = _STEPS.get(type(first.message), "contribute")
+        opens = first.message is None or isinstance(first.message, Invite)
+        began = time.perf_counter()
+        if opens:
+            there = self._nodes.gather(requests, min(self._least, len(requests)), self._waiting.gather_seconds)
+            self._members = len(requests)
+        else:
+            there = self._nodes.online()
+        contents = self._contents({client: r for client, r in requests.items() if client in there}, there)
+        for client in requests.keys() - there.keys():
+            _log.warning("%s: client %s is offline", step, client)
+        answers = exchange(
+            self._grid,
+            contents,
+            kind="train.contribute" if step == "contribute" else "query.agree",
+            group=f"{first.round}.{first.attempt}",
+            seconds=self._waiting.train_seconds if step == "contribute" else self._waiting.agree_seconds,
+        )
+        early: dict[ClientId, Reply] = {}
+        order = [client for client in requests if client in contents]
+        for client, content in answers:
+            self._up += content_bytes(content)[1]
+            try:
+                early[client] = read_reply(content, requests[client], self._form)
+            except InvalidInput as error:
+                _log.warning("%s: the answer of client %s is not used: %s", step, client, error)
+                continue
+            # in the order of the requests, whoever is quicker: sums of floats depend on it
+            while order and order[0] in early:
+                self._clock.add({step: time.perf_counter() - began})
+                yield order[0], early.pop(order.pop(0))
+                began = time.perf_counter()
+        self._clock.add({step: time.perf_counter() - began})
+        yield from ((client, early[client]) for client in order if client in early)
+
+    def take_traffic(self) -> dict[str, int]:
+        """Bytes per member, besides vectors and models, since the last call."""
+        members = max(1, self._members)
+        taken = {
+            "protocol_bytes_up_per_client": round(self._up / members),
+            "protocol_bytes_down_per_client": round(self._down / members),
+        }
+        self._members, self._up, self._down = 0, 0, 0
+        return taken
+
+    def _contents(
+        self, requests: Mapping[ClientId, Request], there: Mapping[ClientId, int]
+    ) -> dict[ClientId, tuple[int, RecordDict]]:
+        """Node and message of each client that is there."""
+        model, contents = None, {}
+        for client, request in requests.items():
+            if model is None and request.weights is not None:
+                model = write_model(request.weights)
+            content = write_request(request, None if request.weights is None else model)
+            self._down += content_bytes(content)[1]
+            contents[client] = (there[client], content)
+        return contents

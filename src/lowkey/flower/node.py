@@ -1,0 +1,260 @@
+"""The client's side of a Flower app: one message in, one answer out, and what must be remembered in between.
+
+Flower starts a new process for every message. What a client needs between the steps of a secure aggregation is in the
+node's context, in memory; what it must never forget, in its ledger on disk.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+
+from lowkey.errors import ConfigError, InvalidInput, LowkeyError
+from lowkey.experiments import Config, parse, read
+from lowkey.experiments.schemes import scheme_of
+from lowkey.federation import Client, ClientState, Scheme
+from lowkey.flower.enrolment import LIST_FILE, OwnKeys, directory_of, read_enrolment, read_identity
+from lowkey.flower.nodes import Greeting, sign_introduction
+from lowkey.flower.tasks import NodeConfig, client_of, load_task
+from lowkey.flower.wire import VectorFormat, read_request, write_reply
+from lowkey.privacy import ClientLedger, Policy
+from lowkey.protocols import LocalUpdate, Trainer
+from lowkey.rng import OSSecrets, ReplaySecrets, Secrets
+from lowkey.secagg import ClientState as MemberState
+from lowkey.secagg import decode, encode
+from lowkey.types import ClientId, FloatArray
+
+REPLAY_VARIABLE = "LOWKEY_INSECURE_REPLAY"
+"""Set to a number, in the environment of the server and of all nodes, replaces every secret: for tests only."""
+
+_STATE = "lowkey"
+_log = logging.getLogger(__name__)
+
+
+def client_app(config: Path, task: str | None = None) -> ClientApp:
+    """The app of a node.
+
+    Parameters
+    ----------
+    config : TOML file that comes with the app.
+    task : module with the functions ``model`` and ``local_data``; it is imported where a step trains and nowhere else,
+        so import PyTorch there. None for presets.
+    """
+    app = ClientApp()
+
+    @app.query("hello")
+    def hello(message: Message, context: Context) -> Message:
+        with _own_errors():
+            node = Node(load_config(config), task, context)
+            return Message(node.greet(context).write(), reply_to=message)
+
+    def answer(message: Message, context: Context) -> Message:
+        with _own_errors():
+            node = Node(load_config(config), task, context)
+            return Message(node.answer(message), reply_to=message)
+
+    app.query("agree")(answer)
+    app.train("contribute")(answer)
+    return app
+
+
+def load_config(path: Path) -> Config:
+    """The settings of an app, as everybody resolves them; sums are masked, for only a simulation may do without."""
+    config = parse(read(path)).resolve()
+    if config.privacy is None:
+        return config
+    return config.model_copy(update={"privacy": config.privacy.model_copy(update={"secagg": "masked"})})
+
+
+def secrets_from_environment() -> Secrets:
+    """Secrets of the operating system, unless a test replays them."""
+    seed = os.environ.get(REPLAY_VARIABLE)
+    if seed is None:
+        return OSSecrets()
+    _log.warning("%s is set: secrets are replayed, nothing is private", REPLAY_VARIABLE)
+    return ReplaySecrets(int(seed))
+
+
+class Node:
+    """One client at its node, for the time of one message."""
+
+    def __init__(self, config: Config, task: str | None, context: Context) -> None:
+        settings = cast(NodeConfig, context.node_config)
+        self.client = client_of(settings)
+        if self.client >= config.data.clients:
+            raise ConfigError(f"client is {self.client}; data.clients = {config.data.clients} allows smaller ones")
+        self._secrets = secrets_from_environment()
+        self._memory = _Memory(context)
+        self._trainer = _LateTrainer(config, task, settings, self._memory)
+        self._scheme = scheme_of(config)
+        self._home = self._keys = self._policy = None
+        if self._scheme.private:
+            self._home = _home(settings)
+            policy = self._home / "policy.toml"
+            self._keys = OwnKeys(
+                read_identity(self._home, self.client), directory_of(read_enrolment(self._home / LIST_FILE))
+            )
+            self._policy = Policy.from_toml(policy) if policy.exists() else None
+
+    def greet(self, context: Context) -> Greeting:
+        """Say who this is, and what it has agreed to."""
+        identity = self._keys.identity(self.client) if self._keys else None
+        return Greeting(
+            client=self.client,
+            terms=settings_digest(self._scheme, self._trainer.num_coordinates),
+            replays=not self._secrets.claims_privacy,
+            signature=sign_introduction(identity, context.run_id, context.node_id, self.client),
+        )
+
+    def answer(self, message: Message) -> RecordDict:
+        """Handle one request, and remember what the next one needs."""
+        size = self._trainer.num_coordinates
+        request = read_request(message.content, size)
+        with _ledger(self._home) as ledger:
+            state = self._memory.recall(self.client)
+            if ledger is not None and state.member is not None:
+                spent = len(ledger.participations(state.member.session.run))
+                state = ClientState(state.client, state.answered, spent, state.member)
+            client = Client(
+                scheme=self._scheme,
+                trainer=self._trainer,
+                secrets=self._secrets,
+                keys=self._keys,
+                policy=self._policy,
+                ledger=ledger,
+            )
+            after, reply = client.handle(state, request)
+        self._memory.keep(after)
+        return write_reply(reply, VectorFormat.of(self._scheme, size))
+
+
+def settings_digest(scheme: Scheme, num_coordinates: int) -> bytes:
+    """What server and clients compare before they start."""
+    if scheme.private:
+        return scheme.terms(num_coordinates, 1).digest()
+    return f"{scheme.name} {scheme.codec} {scheme.seed} {num_coordinates}".encode()
+
+
+class _Memory:
+    """What a node remembers of its client between messages, in Flower's context: flat, typed, no pickle."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def recall(self, client: ClientId) -> ClientState:
+        record = self._record()
+        if "round" not in record:
+            return ClientState(client)
+        member = cast(bytes, record["member"])
+        return ClientState(
+            client,
+            answered=(cast(int, record["round"]), cast(int, record["attempt"])),
+            contributions=cast(int, record["contributions"]),
+            member=decode(MemberState, member) if member else None,
+        )
+
+    def keep(self, state: ClientState) -> None:
+        self._record().update(
+            round=state.answered[0],
+            attempt=state.answered[1],
+            contributions=state.contributions,
+            member=b"" if state.member is None else encode(MemberState, state.member),
+        )
+
+    @property
+    def model_size(self) -> int | None:
+        return cast("int | None", self._record().get("model_size"))
+
+    @model_size.setter
+    def model_size(self, size: int) -> None:
+        self._record()["model_size"] = size
+
+    def _record(self) -> ConfigRecord:
+        return cast(ConfigRecord, self._context.state.setdefault(_STATE, ConfigRecord()))
+
+
+class _LateTrainer:
+    """A trainer that is made when it trains; the size of its model is remembered, so that other steps do without."""
+
+    def __init__(self, config: Config, task: str | None, node: NodeConfig, memory: _Memory) -> None:
+        self._config, self._task, self._node, self._memory = config, task, node, memory
+        self.num_clients = config.data.clients
+
+    @property
+    def num_coordinates(self) -> int:
+        size = self._memory.model_size
+        if size is None:
+            from lowkey.learning import layer_sizes
+
+            size = self._memory.model_size = sum(layer_sizes(load_task(self._config, self._task).model()))
+        return size
+
+    def limit_threads(self, threads: int) -> None:
+        del threads
+
+    def train(self, weights: FloatArray, client: ClientId, rng: np.random.Generator) -> LocalUpdate:
+        from lowkey.experiments.build import trainer_of
+
+        task = load_task(self._config, self._task)
+        datasets = _Single(client, task.local_data(self._node), self.num_clients)
+        trainer: Trainer = trainer_of(self._config, task.model(), datasets, loss=task.loss)
+        if trainer.num_coordinates != weights.size:
+            raise InvalidInput(f"the model has {trainer.num_coordinates} parameters; the server sent {weights.size}")
+        return trainer.train(weights, client, rng)
+
+
+@dataclass(frozen=True)
+class _Single:
+    """Datasets of which one is here."""
+
+    client: ClientId
+    examples: Any
+    clients: int
+
+    def __len__(self) -> int:
+        return self.clients
+
+    def __getitem__(self, client: int, /) -> Any:
+        if client != self.client:
+            raise InvalidInput(f"the data of client {client} is not at this node")
+        return self.examples
+
+
+def _home(settings: NodeConfig) -> Path:
+    home = settings.get("home")
+    if not isinstance(home, str) or not Path(home).is_dir():
+        raise ConfigError(
+            "a private scheme needs a directory with identity.pem and enrolled.toml at every node; start it with "
+            "--node-config 'client=0 home=\"/etc/lowkey\"'"
+        )
+    return Path(home)
+
+
+@contextmanager
+def _ledger(home: Path | None) -> Iterator[ClientLedger | None]:
+    if home is None:
+        yield None
+        return
+    with ClientLedger(home / "ledger.jsonl") as ledger:
+        yield ledger
+
+
+@contextmanager
+def _own_errors() -> Iterator[None]:
+    """Errors of other libraries may quote data: they stay in this node's own log, and the server hears only that."""
+    try:
+        yield
+    except LowkeyError:
+        raise
+    except Exception as error:
+        _log.exception("a step failed")
+        raise RuntimeError(f"a step failed with {type(error).__name__}; the node's own log says why") from None

@@ -1,0 +1,162 @@
+"""Which node is which client, and which of them are there."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flwr.app import ConfigRecord, RecordDict
+from flwr.serverapp import Grid
+
+from lowkey.durable import replace_file
+from lowkey.errors import InvalidInput, RoundFailed
+from lowkey.flower.exchange import exchange
+from lowkey.flower.wire import VERSION, Fields
+from lowkey.secagg import Directory, Identity
+from lowkey.secagg.keys import is_signed_by
+from lowkey.types import ClientId
+
+_log = logging.getLogger(__name__)
+_POLL_SECONDS = 2.0
+_GREET_AGAIN_SECONDS = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Greeting:
+    """How a node introduces itself, once.
+
+    Attributes
+    ----------
+    client : which client it is.
+    terms : digest of the settings it has agreed to, so that differences are found before the first round.
+    replays : whether its "secrets" are replayed, as in tests.
+    signature : under run, node and client, by the client's enrolled key; empty in schemes without keys.
+    """
+
+    client: ClientId
+    terms: bytes
+    replays: bool
+    signature: bytes
+
+    def write(self) -> RecordDict:
+        return RecordDict({"greeting": ConfigRecord({"version": VERSION, **vars(self)})})
+
+    @classmethod
+    def read(cls, content: RecordDict) -> Greeting:
+        fields = Fields(content, "greeting")
+        return cls(
+            client=fields.get("client", int),
+            terms=fields.get("terms", bytes),
+            replays=bool(fields.get("replays", bool)),
+            signature=fields.get("signature", bytes),
+        )
+
+
+def introduction(run: int, node: int, client: ClientId) -> bytes:
+    """What a client signs to say which node it is at."""
+    return f"lowkey/flower/v{VERSION}|greeting|{run}|{node}|{client}".encode()
+
+
+def sign_introduction(identity: Identity | None, run: int, node: int, client: ClientId) -> bytes:
+    """The signature of a greeting."""
+    return b"" if identity is None else identity.sign(introduction(run, node, client))
+
+
+class Nodes:
+    """Nodes by client. A node is greeted once, when it is first seen; after that being known costs it nothing.
+
+    Parameters
+    ----------
+    grid : of Flower.
+    run : Flower's number of the run.
+    population : clients are numbered below it.
+    directory : verify keys of the clients; None in schemes without keys, where a node's word is taken.
+    terms : digest of the settings that everybody must have agreed to.
+    replays : whether this server replays its secrets; nodes that do must not meet one that does not.
+    seconds : how long to wait for greetings.
+    path : file in which the nodes are remembered, for a run that is resumed.
+    """
+
+    def __init__(
+        self,
+        grid: Grid,
+        *,
+        run: int,
+        population: int,
+        directory: Directory | None,
+        terms: bytes,
+        replays: bool,
+        seconds: float,
+        path: Path | None = None,
+    ) -> None:
+        self._grid, self._run, self._population, self._directory = grid, run, population, directory
+        self._terms, self._replays, self._seconds, self._path = terms, replays, seconds, path
+        self._nodes: dict[ClientId, int] = {}
+        self._refused: dict[int, float] = {}  # node, and when to greet it again
+        if path is not None and path.exists():
+            self._nodes = {int(client): int(node) for client, node in json.loads(path.read_text()).items()}
+
+    def online(self) -> dict[ClientId, int]:
+        """Clients whose nodes are connected now."""
+        there = set(self._grid.get_node_ids())
+        now = time.monotonic()
+        new = [n for n in there - set(self._nodes.values()) if self._refused.get(n, 0.0) <= now]
+        if new:
+            self._greet(new)
+        return {client: node for client, node in self._nodes.items() if node in there}
+
+    def gather(self, clients: Collection[ClientId], least: int, seconds: float) -> dict[ClientId, int]:
+        """Wait until so many of these clients are online; fails closed when they do not come in time."""
+        deadline, told = time.monotonic() + seconds, -1
+        while True:
+            there = self.online()
+            present = [client for client in clients if client in there]
+            if len(present) >= least:
+                return there
+            if time.monotonic() >= deadline:
+                raise RoundFailed(
+                    f"{len(present)} of {len(clients)} clients are online; at least {least} are needed. Start the "
+                    "missing nodes; deployment.gather_seconds says how long to wait for them"
+                )
+            if told != len(present):
+                told = len(present)
+                _log.info("waiting for clients: %d of %d are online, %d are needed", told, len(clients), least)
+            time.sleep(_POLL_SECONDS)
+
+    def _greet(self, nodes: list[int]) -> None:
+        hello = RecordDict({"hello": ConfigRecord({"version": VERSION})})
+        asked = {node: (node, hello) for node in nodes}
+        answered = exchange(self._grid, asked, kind="query.hello", group="hello", seconds=self._seconds)
+        self._refused |= {node: time.monotonic() + _GREET_AGAIN_SECONDS for node in nodes}
+        for node, content in answered:
+            try:
+                self._admit(node, Greeting.read(content))
+            except InvalidInput as error:
+                _log.warning("node %s is not admitted: %s", node, error)
+        if self._path is not None:
+            known: Mapping[str, Any] = {str(client): str(node) for client, node in sorted(self._nodes.items())}
+            replace_file(self._path, json.dumps(known).encode())
+
+    def _admit(self, node: int, greeting: Greeting) -> None:
+        client = greeting.client
+        if not 0 <= client < self._population:
+            raise InvalidInput(f"it says it is client {client}; clients are numbered from 0 to {self._population - 1}")
+        if self._directory is not None:
+            text = introduction(self._run, node, client)
+            if client not in self._directory or not is_signed_by(self._directory[client], text, greeting.signature):
+                raise InvalidInput(f"its signature is not that of client {client} in the server's enrolment")
+        elif (other := self._nodes.get(client)) is not None and other in set(self._grid.get_node_ids()):
+            raise InvalidInput(f"client {client} is at node {other} already; give every node its own client number")
+        if greeting.terms != self._terms:
+            raise InvalidInput(
+                f"client {client} has agreed to other settings or has another model; run the same app everywhere"
+            )
+        if greeting.replays != self._replays:
+            raise InvalidInput(f"client {client} replays its secrets and the server does not, or the other way round")
+        self._nodes[client] = node
+        self._refused.pop(node, None)
