@@ -9,7 +9,7 @@ import click
 import typer
 
 import lowkey
-from lowkey.cli import audit, demo, presets, privacy, report, run
+from lowkey.cli import audit, demo, flower, presets, privacy, report, run, status
 from lowkey.errors import LowkeyError
 
 app = typer.Typer(
@@ -22,9 +22,11 @@ app = typer.Typer(
 app.command("run")(run.run)
 app.command("demo")(demo.demo)
 app.command("report")(report.report)
+app.command("status")(status.status)
 app.command("audit")(audit.audit)
 app.add_typer(presets.app, name="presets")
 app.add_typer(privacy.app, name="privacy")
+app.add_typer(flower.app, name="flower")
 
 
 def _version(wanted: bool) -> None:

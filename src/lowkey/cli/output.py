@@ -26,6 +26,17 @@ def torch_needed() -> Iterator[None]:
         raise LowkeyError("simulation needs PyTorch; install it with: pip install 'lowkey[torch]'") from None
 
 
+@contextmanager
+def flower_needed() -> Iterator[None]:
+    """Imports of what needs Flower: says how to get it where it is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] != "flwr":
+            raise
+        raise LowkeyError("deployment needs Flower; install it with: pip install 'lowkey[flower]'") from None
+
+
 def emit(value: Any) -> None:
     """The JSON line."""
     typer.echo(json.dumps(value))

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lowkey.cli.output import JsonOption, emit, human_bytes, human_epsilon, torch_needed
+from lowkey.cli.output import JsonOption, emit, flower_needed, human_bytes, human_epsilon, torch_needed
+from lowkey.errors import ConfigError, RunError
 
 if TYPE_CHECKING:  # imported when a command needs it, so that --help answers at once
     from lowkey.experiments import Config
 
 
 _STOPPED = {"rounds": "all that were asked for", "privacy target": "the next would pass privacy.target_epsilon"}
+
+
+class Runtime(StrEnum):
+    """What carries the messages."""
+
+    SIMULATION = "simulation"
+    FLOWER = "flower"
 
 
 def run(
@@ -32,15 +41,20 @@ def run(
     track: Annotated[
         str | None, typer.Option(help="Also send metrics to a tracker: 'tensorboard' writes into the run directory.")
     ] = None,
+    runtime: Annotated[
+        Runtime, typer.Option(help="'flower' starts real servers and nodes on this machine instead of simulating them.")
+    ] = Runtime.SIMULATION,
+    nodes: Annotated[
+        int | None, typer.Option(min=1, help="With --runtime flower: so many nodes, each with a share of the data.")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Train by a preset or TOML file, simulated on this machine.
+    """Train by a preset or TOML file, simulated on this machine or on a Flower federation on it.
 
     Everything goes into the run directory: settings, metrics of every round, checkpoints and, for private schemes, the
     ledger of spent privacy. Stop with Ctrl-C whenever you like and go on with --resume.
     """
-    from lowkey.errors import ConfigError, RunError
     from lowkey.experiments import RunDirectory
 
     changes = list(assignments or [])
@@ -48,28 +62,38 @@ def run(
         changes.append(f"federation.rounds={rounds}")
     if seed is not None:
         changes.append(f"seed={seed}")
+    if (nodes is not None) != (runtime is Runtime.FLOWER) and not (resume and nodes is None):
+        raise ConfigError("--nodes and --runtime flower belong together; add the other one")
     if preset is not None:
-        config = load_config(preset, changes)
+        config = load_config(preset, changes, nodes=nodes)
     elif resume and out is not None:
-        config = load_config(RunDirectory.open(out).config, changes)
+        config = load_config(RunDirectory.open(out).config, changes, nodes=nodes)
     else:
         raise ConfigError("name a preset ('lowkey presets list' shows them) or a TOML file")
     directory = out or Path("runs") / f"{config.name.replace('/', '_')}-seed{config.seed}"
     if resume and not directory.exists():
         raise RunError(f"{directory} does not exist, so there is nothing to resume; leave out --resume to start it")
-    result = play(config, directory, resume=resume, quiet=quiet, tracker=track)
+    if runtime is Runtime.FLOWER:
+        result = deploy(config, directory, resume=resume, quiet=quiet, tracker=track)
+    else:
+        result = play(config, directory, resume=resume, quiet=quiet, tracker=track)
     if as_json:
         emit(result)
     else:
         _print(result, directory, config.paper.model_dump() if config.paper else None)
 
 
-def load_config(source: str | Config, changes: Sequence[str] = ()) -> Config:
-    """A resolved configuration from a preset, a TOML file or an earlier run."""
+def load_config(source: str | Config, changes: Sequence[str] = (), *, nodes: int | None = None) -> Config:
+    """A resolved configuration from a preset, a TOML file or an earlier run; with ``nodes``, for so many real ones."""
     from lowkey.experiments import find, override, parse
 
     table = find(source) if isinstance(source, str) else source.model_dump(mode="json", exclude_none=True)
-    return parse(override(table, changes)).resolve()
+    config = parse(override(table, changes))
+    if nodes is not None:
+        with flower_needed():
+            from lowkey.flower.local import for_nodes
+        config = for_nodes(config, nodes)
+    return config.resolve()
 
 
 def play(
@@ -96,6 +120,29 @@ def play(
             raise
 
 
+def deploy(
+    config: Config, directory: Path, *, resume: bool = False, quiet: bool = False, tracker: str | None = None
+) -> dict[str, Any]:
+    """Run on a Flower federation on this machine, with progress on standard error."""
+    from lowkey.cli.progress import RunProgress
+
+    if tracker is not None:
+        raise ConfigError("--track works with simulations; a deployed run writes metrics.jsonl and the report reads it")
+    with flower_needed(), torch_needed():
+        from lowkey.flower.local import run_locally
+
+    with RunProgress(int(config.federation.rounds), quiet=quiet) as progress:
+        try:
+            return run_locally(config, directory, resume=resume, observe=progress.show, say=progress.say)
+        except KeyboardInterrupt:
+            typer.echo(
+                f"\nstopped; go on with: lowkey run --resume --out {directory} --runtime flower "
+                f"--nodes {config.data.clients}",
+                err=True,
+            )
+            raise
+
+
 def _prospects(config: Config, num_coordinates: int) -> str | None:
     """Whether learning can be seen through the noise of a private run, in one line."""
     from lowkey.experiments.schemes import scheme_of
@@ -113,7 +160,11 @@ def _print(result: dict[str, Any], directory: Path, paper: dict[str, Any] | None
     lines = {
         "run": directory,
         "rounds": f"{result['rounds']}, {_STOPPED[result['stopped']]}",
-        "accuracy": f"{accuracy:.4f} final, {result['best_accuracy']:.4f} best (round {result['best_round']})",
+        "accuracy": (
+            f"{accuracy:.4f} final, {result['best_accuracy']:.4f} best (round {result['best_round']})"
+            if accuracy is not None
+            else "not measured: there is no test data"
+        ),
         "upload": f"{human_bytes(result['bytes_up_per_client'])} per client and round",
     }
     if result["epsilon_pld"] is not None:

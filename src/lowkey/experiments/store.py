@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from lowkey.durable import Lock, replace_file
-from lowkey.errors import RunError
+from lowkey.errors import InUse, RunError
 from lowkey.experiments.checkpoints import Checkpoint, DamagedCheckpointError, pack, unpack
 from lowkey.experiments.config import Config, parse, read
 from lowkey.federation import RoundRecord, RunState
 from lowkey.privacy import Ledger
 
+FAILURE_FILE = "failure.json"
 _KEPT_CHECKPOINTS = 2
 _PACKAGES = ("lowkey", "numpy", "scipy", "torch", "dp-accounting", "cryptography", "safetensors")
 _FREE_TO_CHANGE = (
@@ -162,6 +163,21 @@ class RunDirectory:
             "epsilon_server": last.get("epsilon_server"),
             "bytes_up_per_client": last.get("bytes_up_per_client"),
         }
+
+    def state(self) -> str:
+        """How the run is doing, in words: running, finished, failed or stopped."""
+        try:
+            Lock(self.path / "lock", of=self.path).close()
+        except InUse:
+            return "running"
+        if (self.path / "result.json").exists():
+            return "finished"
+        failure = self.path / FAILURE_FILE
+        return f"failed: {json.loads(failure.read_text())['error']}" if failure.exists() else "stopped"
+
+    def write_failure(self, reason: str) -> None:
+        """Leave word of what ended a run that nobody watches."""
+        replace_file(self.path / FAILURE_FILE, json.dumps({"error": reason}).encode())
 
     def write_result(self, result: dict[str, Any]) -> None:
         replace_file(self.path / "result.json", (json.dumps(result) + "\n").encode())

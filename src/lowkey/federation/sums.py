@@ -194,11 +194,13 @@ def _masked_sum(
         return {c: Request(round=session.round, attempt=session.attempt, message=message) for c in clients}
 
     replies = yield everyone(session.roster, Invite(run=session.run, roster=session.roster))
+    offered = _messages(replies, asked, Advert)
     with clock.stage("unmask"):
-        adverts = accept_adverts(session, _messages(replies, asked, Advert), directory)
+        adverts = accept_adverts(session, offered, directory)
     replies = yield everyone((advert.sender for advert in adverts), Adverts(adverts=adverts))
+    shared = _messages(replies, asked, SealedShares)
     with clock.stage("unmask"):
-        deliveries = deliver(session, adverts, _messages(replies, asked, SealedShares))
+        deliveries = deliver(session, adverts, shared)
     tally = Tally(session, adverts, deliveries)
     replies = yield {client: replace(asked[client], message=delivery) for client, delivery in deliveries.items()}
     for client, reply in replies:
@@ -207,13 +209,15 @@ def _masked_sum(
                 tally.add(client, vector)
     survivors = tally.close()
     replies = yield everyone(survivors, Survivors(survivors=survivors))
+    confirmed = _messages(replies, asked, Confirmation)
     with clock.stage("unmask"):
-        confirmations = accept_confirmations(tally, _messages(replies, asked, Confirmation), directory)
+        confirmations = accept_confirmations(tally, confirmed, directory)
     pay()
     witnesses = (confirmation.sender for confirmation in confirmations)
     replies = yield everyone(witnesses, Confirmations(confirmations=confirmations))
+    revealed = _messages(replies, asked, Revealed)
     with clock.stage("unmask"):
-        return unmask(tally, _messages(replies, asked, Revealed)), len(survivors)
+        return unmask(tally, revealed), len(survivors)
 
 
 def _messages(replies: Replies, asked: Requests, kind: type[Message]) -> dict[ClientId, Message]:

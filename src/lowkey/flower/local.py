@@ -20,7 +20,8 @@ from typing import Any
 
 from lowkey.errors import ConfigError, RunError
 from lowkey.experiments import Config
-from lowkey.flower.apps import preset_app
+from lowkey.experiments.store import FAILURE_FILE
+from lowkey.flower.apps import app_hash, preset_app
 from lowkey.flower.certificates import new_certificates, new_node_key
 from lowkey.flower.enrolment import (
     LIST_FILE,
@@ -31,8 +32,8 @@ from lowkey.flower.enrolment import (
     write_enrolment,
     write_secret,
 )
+from lowkey.flower.guard import approve, write_guard
 from lowkey.flower.processes import Processes, free_ports, wait_for_port
-from lowkey.flower.server import FAILURE_FILE
 
 _CONNECTION = "local"
 _START_SECONDS = 90.0
@@ -56,7 +57,10 @@ for command in json.loads(sys.argv[1]):
 
 
 def for_nodes(config: Config, nodes: int) -> Config:
-    """The same settings with one client per node: its share of the data, and a cohort of no more than all of them."""
+    """The same settings with one client per node: its share of the data, and a cohort of no more than all of them.
+
+    To be resolved afterwards, since noise and rounds that reach an ε depend on the number of clients.
+    """
     if nodes < 1:
         raise ConfigError(f"--nodes is {nodes}; at least 1 is needed")
     federation = config.federation.model_copy(update={"cohort": min(config.federation.cohort, nodes)})
@@ -66,7 +70,7 @@ def for_nodes(config: Config, nodes: int) -> Config:
             raise ConfigError(f"--nodes is {nodes}; secure aggregation hides nothing among fewer than 3 clients")
         fresh = {"secagg": "masked", "sampling": None, "roster": None}
         changed["privacy"] = config.privacy.model_copy(update=fresh)
-    return config.model_copy(update=changed).resolve()
+    return config.model_copy(update=changed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +123,9 @@ class LocalFederation:
             str(self.home / "tls/ca.crt"), "--auth-supernode-private-key", str(node / "node.key"),
             "--host", "127.0.0.1", "--port", str(self.node_ports[client]), "--node-config", settings,
         ]  # fmt: skip
-        environment = self.environment(f"node-{client:04d}") | {"OMP_NUM_THREADS": "1"} | more
+        environment = self.environment(f"node-{client:04d}")
+        environment["PATH"] = f"{node / 'guard'}{os.pathsep}{environment['PATH']}"
+        environment |= {"OMP_NUM_THREADS": "1", **more}  # nodes share the cores
         return self.processes.start(f"node-{client:04d}", command, environment)
 
     def start_superlink(self) -> None:
@@ -268,6 +274,10 @@ def _prepare(home: Path, config: Config) -> None:
         preset_app(home / "app", config)
     else:
         (home / "app/preset/lowkey.toml").write_text(config.to_toml(), encoding="utf-8")
+    digest = app_hash(home / "app")
+    for node in nodes:
+        approve(node / "approved.txt", digest, config.name)
+        write_guard(node / "guard", node / "approved.txt")
 
 
 def _write_connection(federation: LocalFederation) -> None:

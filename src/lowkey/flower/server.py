@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 import logging
 import sys
 from collections.abc import Iterator
@@ -12,10 +12,10 @@ from pathlib import Path
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from lowkey.durable import replace_file
-from lowkey.errors import ConfigError
+from lowkey.errors import ConfigError, LowkeyError
 from lowkey.experiments import Config, RunDirectory
 from lowkey.experiments.play import Runtime, ServerParts, play
+from lowkey.experiments.store import FAILURE_FILE
 from lowkey.federation import RoundRecord
 from lowkey.flower.enrolment import directory_of, read_enrolment
 from lowkey.flower.grid import GridAsk
@@ -27,7 +27,6 @@ from lowkey.privacy import ClientLevelPrivacy
 from lowkey.rounding import round_up
 from lowkey.timing import StageClock
 
-FAILURE_FILE = "failure.json"
 _log = logging.getLogger(__name__)
 
 
@@ -54,9 +53,8 @@ def server_app(config: Path, task: str | None = None) -> ServerApp:
         try:
             serve(grid, context, load_config(config), task, out)
         except BaseException as error:
-            if out.is_dir():
-                reason = str(error) or type(error).__name__
-                replace_file(out / FAILURE_FILE, json.dumps({"error": reason}).encode())
+            with contextlib.suppress(LowkeyError):
+                RunDirectory.open(out).write_failure(str(error) or type(error).__name__)
             raise
 
     return app
