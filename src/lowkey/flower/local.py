@@ -182,7 +182,7 @@ def local_federation(
     """
     clients = config.data.clients
     home = home.resolve()
-    _prepare(home, config)
+    prepare(home, config)
     port, *node_ports = free_ports(1 + clients)
     with Processes(home / "logs") as processes:
         federation = LocalFederation(home=home, processes=processes, port=port, node_ports=node_ports)
@@ -255,7 +255,7 @@ def follow(
         time.sleep(_LOOK_SECONDS)
 
 
-def _prepare(home: Path, config: Config) -> None:
+def prepare(home: Path, config: Config) -> None:
     """Keys, enrolment and app; what is there already stays, as clients keep their keys."""
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not (home / "tls/ca.crt").exists():

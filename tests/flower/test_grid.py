@@ -1,0 +1,404 @@
+"""The whole app, server and nodes, with every kind of fault a message can have."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+
+from lowkey.errors import LowkeyError, RoundFailed
+from lowkey.experiments import RunDirectory
+from lowkey.experiments.checkpoints import unpack
+from lowkey.flower.node import REPLAY_VARIABLE
+from lowkey.privacy import ClientLedger, Ledger, server_epsilon
+from lowkey.rng import ReplaySecrets
+from lowkey.simulation import run_experiment
+from tests.flower.loopback import OPEN, PRIVATE, Setting, error_reply, reply_with
+
+STEPS = ["Invite", "Adverts", "Delivery", "Survivors", "Confirmations"]
+
+
+def step_of(message: Message) -> str:
+    request = message.content.config_records.get("request")
+    return "hello" if request is None else str(request.get("kind", "open"))
+
+
+def metrics(setting: Setting) -> list[dict]:
+    return RunDirectory.open(setting.out).metrics()
+
+
+def weights(out: Path) -> np.ndarray:
+    return unpack(sorted(out.glob("checkpoint-*"))[-1]).state.weights
+
+
+@pytest.fixture(autouse=True)
+def replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(REPLAY_VARIABLE, "7")
+
+
+@pytest.mark.parametrize("scheme", [OPEN, PRIVATE], ids=["open", "private"])
+def test_same_model_as_in_a_simulation(tmp_path: Path, scheme: tuple[str, list[str]]) -> None:
+    setting = Setting(tmp_path, *scheme, rounds=2)
+    setting.serve()
+    workers = setting.config.runtime.model_copy(update={"workers": 0})
+    simulated = setting.config.model_copy(update={"runtime": workers})
+    run_experiment(simulated, tmp_path / "simulated", secrets=ReplaySecrets(7))
+    np.testing.assert_array_equal(weights(setting.out), weights(tmp_path / "simulated"))
+
+
+def lost_before(_client: int, _message: Message, _handle: Callable[[], Message]) -> list[Message]:
+    return []
+
+
+def lost_after(_client: int, _message: Message, handle: Callable[[], Message]) -> list[Message]:
+    handle()
+    return []
+
+
+def gone(_client: int, message: Message, _handle: Callable[[], Message]) -> list[Message]:
+    return [error_reply(message, "node is unavailable")]
+
+
+def garbage(_client: int, message: Message, handle: Callable[[], Message]) -> list[Message]:
+    handle()
+    return [reply_with(message, RecordDict({"reply": ConfigRecord({"version": 1, "round": "one"})}))]
+
+
+def noise_bytes(_client: int, message: Message, handle: Callable[[], Message]) -> list[Message]:
+    handle()
+    fields = {"version": 1, "round": 1, "attempt": 0, "kind": "Advert", "message": b"\x00\xff" * 50}
+    return [reply_with(message, RecordDict({"reply": ConfigRecord(fields)}))]
+
+
+def another_round(_client: int, message: Message, handle: Callable[[], Message]) -> list[Message]:
+    reply = handle()
+    reply.content.config_records["reply"]["round"] = 9
+    return [reply]
+
+
+def short_vector(_client: int, message: Message, handle: Callable[[], Message]) -> list[Message]:
+    reply = handle()
+    reply.content["vector"] = ArrayRecord({"vector": Array(np.zeros(5, np.uint8))})
+    return [reply]
+
+
+def lying_vector(_client: int, message: Message, handle: Callable[[], Message]) -> list[Message]:
+    reply = handle()
+    if "vector" in reply.content:
+        true = reply.content["vector"]["vector"]
+        false = Array(dtype=true.dtype, shape=true.shape, stype=true.stype, data=true.data[:-100])
+        reply.content["vector"] = ArrayRecord({"vector": false})
+    else:
+        reply.content["reply"] = ConfigRecord({})
+    return [reply]
+
+
+FAULTS = [lost_before, lost_after, gone, garbage, noise_bytes, another_round, short_vector, lying_vector]
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.__name__)
+def test_a_fault_of_one_node_is_a_dropout_and_the_round_completes(tmp_path: Path, step: str, fault: Callable) -> None:
+    setting = Setting(tmp_path, *PRIVATE)
+    setting.grid.fault = lambda client, message, handle: (
+        fault(client, message, handle) if (client, step_of(message)) == (2, step) else [handle()]
+    )
+    setting.serve()
+    [line] = metrics(setting)
+    assert line["survivors"] == (4 if step in ("Survivors", "Confirmations") else 3)
+    assert [entry.state for entry in Ledger.read(setting.out / "ledger.jsonl").entries] == ["RELEASED"]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.__name__)
+def test_open_rounds_go_on_without_a_faulty_node(tmp_path: Path, fault: Callable) -> None:
+    setting = Setting(tmp_path, *OPEN)
+    setting.grid.fault = lambda client, message, handle: (
+        fault(client, message, handle) if (client, step_of(message)) == (2, "open") else [handle()]
+    )
+    setting.serve()
+    assert metrics(setting)[0]["survivors"] == 3
+
+
+@pytest.mark.parametrize("scheme", [OPEN, PRIVATE], ids=["open", "private"])
+def test_second_answers_are_ignored(tmp_path: Path, scheme: tuple[str, list[str]]) -> None:
+    once, twice = Setting(tmp_path / "once", *scheme), Setting(tmp_path / "twice", *scheme)
+
+    def answers_twice(client: int, message: Message, handle: Callable[[], Message]) -> list[Message]:
+        reply = handle()
+        return [reply, reply] if client == 1 else [reply]
+
+    twice.grid.fault = answers_twice
+    once.serve()
+    twice.serve()
+    np.testing.assert_array_equal(weights(once.out), weights(twice.out))
+
+
+@pytest.mark.parametrize("step", STEPS[1:])
+def test_a_node_that_returns_without_its_state_drops_out_and_is_there_in_the_next_round(
+    tmp_path: Path, step: str
+) -> None:
+    setting = Setting(tmp_path, *PRIVATE, rounds=2)
+    restarted: list[str] = []
+
+    def restart(client: int, message: Message, handle: Callable[[], Message]) -> list[Message]:
+        if (client, step_of(message)) == (0, step) and not restarted:
+            restarted.append(step)
+            setting.grid.lose_state(0)
+        return [handle()]
+
+    setting.grid.fault = restart
+    setting.serve()
+    first, second = metrics(setting)
+    assert first["survivors"] == (4 if step in ("Survivors", "Confirmations") else 3)
+    assert second["survivors"] == 4
+    # the ledger on its disk outlives the restart: every contribution is counted, whether or not it arrived
+    joined = ClientLedger.read(setting.home / "nodes/0000/ledger.jsonl").entries
+    assert len(joined) == (1 if step in ("Adverts", "Delivery") else 2)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_too_few_survivors_fail_closed_and_are_tried_again(tmp_path: Path, step: str) -> None:
+    setting = Setting(tmp_path, *PRIVATE)
+    failing = {"left": 2}
+
+    def first_attempt_fails(client: int, message: Message, handle: Callable[[], Message]) -> list[Message]:
+        if client in (0, 1) and step_of(message) == step and failing["left"]:
+            failing["left"] -= 1
+            return []
+        return [handle()]
+
+    setting.grid.fault = first_attempt_fails
+    setting.serve()
+    states = [entry.state for entry in Ledger.read(setting.out / "ledger.jsonl").entries]
+    assert states == (["ABORTED", "RELEASED"] if step == "Confirmations" else ["RELEASED"])
+    assert metrics(setting)[0]["survivors"] == 4
+
+
+def test_when_nodes_stay_away_the_run_stops_with_a_clear_message_and_goes_on_later(tmp_path: Path) -> None:
+    setting = Setting(tmp_path, *PRIVATE)
+    setting.grid.offline = {0, 1}
+    with pytest.raises(RoundFailed, match="2 of 4 clients are online; at least 3 are needed"):
+        setting.serve()
+    assert not Ledger.read(setting.out / "ledger.jsonl").entries if (setting.out / "ledger.jsonl").exists() else True
+    setting.grid.offline = set()
+    setting.serve()
+    assert metrics(setting)[0]["survivors"] == 4
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_server_killed_in_any_step_resumes_with_a_new_attempt_and_never_spends_too_little(
+    tmp_path: Path, step: str
+) -> None:
+    setting = Setting(tmp_path, *PRIVATE, rounds=2)
+
+    class Killed(BaseException):
+        pass
+
+    def kill(client: int, message: Message, handle: Callable[[], Message]) -> list[Message]:
+        request = message.content.config_records.get("request")
+        if request is not None and (request["round"], step_of(message), client) == (2, step, 3):
+            raise Killed
+        return [handle()]
+
+    setting.grid.fault = kill
+    with pytest.raises(Killed):
+        setting.serve()
+    setting.grid.fault = lambda _client, _message, handle: [handle()]
+    setting.serve()
+    entries = Ledger.read(setting.out / "ledger.jsonl").entries
+    spent = [(e.round, e.attempt) for e in entries if e.spent]
+    # what died after the intent to unmask counts as released; an earlier death costs nothing
+    assert spent == ([(1, 0), (2, 0), (2, 1)] if step == "Confirmations" else [(1, 0), (2, 1)])
+    assert [line["round"] for line in metrics(setting)] == [1, 2]
+
+
+def test_known_nodes_are_not_bothered(tmp_path: Path) -> None:
+    setting = Setting(tmp_path, "demo/fl-std", ["federation.cohort=2"], nodes=6, rounds=2)
+    setting.serve()
+    greeted = [client for client, kind in setting.grid.asked if kind == "query.hello"]
+    worked = [client for client, kind in setting.grid.asked if kind != "query.hello"]
+    assert sorted(greeted) == list(range(6))
+    assert len(worked) == 4
+    setting.grid.asked.clear()
+    longer = setting.config.model_copy(
+        update={"federation": setting.config.federation.model_copy(update={"rounds": 3})}
+    )
+    setting.config = longer
+    setting.serve()
+    assert len(setting.grid.asked) == 2  # a resumed run remembers the nodes: nobody is greeted again
+
+
+def test_secrets_are_wiped_after_use_and_bound_to_one_attempt(tmp_path: Path) -> None:
+    setting = Setting(tmp_path, *PRIVATE)
+    seen: list[bytes] = []
+
+    def look(client: int, message: Message, handle: Callable[[], Message]) -> list[Message]:
+        reply = handle()
+        record = setting.grid.contexts[1000 + client].state.config_records["lowkey"]
+        seen.append(bytes(record.get("member", b"")))
+        return [reply]
+
+    setting.grid.fault = look
+    setting.serve()
+    assert any(seen)
+    for context in setting.grid.contexts.values():
+        assert context.state.config_records["lowkey"]["member"] == b""
+
+
+def test_a_replayed_request_meets_a_refusal(tmp_path: Path) -> None:
+    setting = Setting(tmp_path, *PRIVATE)
+    refusals: list[str] = []
+
+    def replay(client: int, message: Message, handle: Callable[[], Message]) -> list[Message]:
+        reply = handle()
+        if client == 0 and step_of(message) in ("Adverts", "Delivery", "Survivors", "Confirmations"):
+            again = handle()
+            refusals.append(again.error.reason if again.has_error() else "answered again")
+        return [reply]
+
+    setting.grid.fault = replay
+    setting.serve()
+    assert len(refusals) == 4
+    assert not any(reason == "answered again" for reason in refusals)
+
+
+def test_a_contribution_is_not_given_twice_even_when_the_state_is_rolled_back(tmp_path: Path) -> None:
+    setting = Setting(tmp_path, *PRIVATE)
+    refusals: list[str] = []
+
+    def roll_back(client: int, message: Message, handle: Callable[[], Message]) -> list[Message]:
+        if (client, step_of(message)) != (0, "Delivery"):
+            return [handle()]
+        record = setting.grid.contexts[1000].state.config_records["lowkey"]
+        before = dict(record)
+        reply = handle()
+        record.update(before)  # the reply left, and the node died before it stored its state
+        refusals.append(handle().error.reason)
+        return [reply]
+
+    setting.grid.fault = roll_back
+    setting.serve()
+    assert "was joined before" in refusals[0]
+
+
+def test_limits_of_contributions_hold_across_restarts_of_a_node(tmp_path: Path) -> None:
+    setting = Setting(tmp_path, PRIVATE[0], [*PRIVATE[1], "privacy.max_contributions=1"], rounds=3)
+
+    def restart(client: int, message: Message, handle: Callable[[], Message]) -> list[Message]:
+        if step_of(message) == "Invite":
+            setting.grid.lose_state(client)
+        return [handle()]
+
+    setting.grid.fault = restart
+    setting.serve()
+    entries = ClientLedger.read(setting.home / "nodes/0001/ledger.jsonl").entries
+    assert [entry.contributes for entry in entries] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ("settings", "has agreed to other settings"),
+        ("identity", "its signature is not that of client 1"),
+        ("replay", "replays its secrets"),
+        ("number", "is not admitted"),
+    ],
+)
+def test_nodes_that_do_not_belong_are_not_admitted(
+    tmp_path: Path, change: str, reason: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setting, other = Setting(tmp_path / "a", *PRIVATE), Setting(tmp_path / "b", *PRIVATE)
+    if change == "settings":
+        toml = setting.home / "app/preset/lowkey.toml"
+        own = other.home / "app/preset/lowkey.toml"
+        own.write_text(toml.read_text().replace("clip_norm = 0.2", "clip_norm = 0.3"))
+        app, changed = setting.grid.app, other.grid.app
+
+        def apart(client: int, message: Message, handle: Callable[[], Message]) -> list[Message]:
+            setting.grid.app = changed if client == 1 else app
+            return [handle()]
+
+        setting.grid.fault = apart
+    elif change == "identity":
+        shutil.copytree(other.home / "nodes/0001", setting.home / "nodes/0001", dirs_exist_ok=True)
+    elif change == "number":
+        setting.grid.contexts[1001].node_config = {"client": 77, "home": str(setting.home / "nodes/0001")}
+    elif change == "replay":
+
+        def honest(client: int, message: Message, handle: Callable[[], Message]) -> list[Message]:
+            with monkeypatch.context() as patch:
+                if client == 1:
+                    patch.delenv(REPLAY_VARIABLE)
+                return [handle()]
+
+        setting.grid.fault = honest
+    with caplog.at_level(logging.WARNING):
+        setting.serve()
+    assert metrics(setting)[0]["survivors"] == 3
+    assert change == "number" or reason in caplog.text
+
+
+def test_a_run_with_replayed_secrets_claims_nothing(tmp_path: Path) -> None:
+    setting = Setting(tmp_path, *PRIVATE)
+    setting.serve()
+    assert metrics(setting)[0]["epsilon_pld"] is None
+    assert json.loads((setting.out / "environment.json").read_text())["claims_privacy"] is False
+
+
+def test_a_real_run_claims_its_epsilon_and_logs_no_secret(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(REPLAY_VARIABLE)
+    setting = Setting(tmp_path, *PRIVATE)
+    with caplog.at_level(logging.DEBUG):
+        setting.serve()
+    assert metrics(setting)[0]["epsilon_pld"] == pytest.approx(server_epsilon(1.0, 1, 1e-5), abs=1e-4)
+    assert "round 1: accuracy" in caplog.text
+    assert "ε" in caplog.text
+    for node in (setting.home / "nodes").iterdir():
+        body = (node / "identity.pem").read_text().splitlines()[1]
+        assert body not in caplog.text
+
+
+def test_a_node_without_keys_says_what_is_missing(tmp_path: Path) -> None:
+    setting = Setting(tmp_path, *PRIVATE)
+    setting.grid.contexts[1000].node_config = {"client": 0}
+    failures: list[str] = []
+
+    def listen(client: int, _message: Message, handle: Callable[[], Message]) -> list[Message]:
+        reply = handle()
+        if client == 0:
+            failures.append(reply.error.reason)
+        return [reply]
+
+    setting.grid.fault = listen
+    setting.serve()
+    assert "identity.pem and enrolled.toml" in failures[0]
+
+
+def test_errors_of_the_data_stay_at_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    setting = Setting(tmp_path, *OPEN)
+
+    def broken(*_args: object) -> None:
+        raise KeyError("patient 4711 has no age")
+
+    monkeypatch.setattr("lowkey.experiments.build.client_datasets_of", broken)
+    failures: list[str] = []
+
+    def listen(_client: int, message: Message, handle: Callable[[], Message]) -> list[Message]:
+        reply = handle()
+        if step_of(message) == "open":
+            failures.append(reply.error.reason)
+        return [reply]
+
+    setting.grid.fault = listen
+    with pytest.raises(LowkeyError, match="no client of the cohort answered"):
+        setting.serve()
+    assert failures
+    assert all("4711" not in reason and "KeyError" in reason for reason in failures)
