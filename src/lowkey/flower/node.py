@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any, cast
 import numpy as np
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.clientapp.typing import Mod
 
 from lowkey.errors import ConfigError, InvalidInput, LowkeyError
 from lowkey.experiments import Config, parse, read
@@ -40,7 +41,7 @@ _STATE = "lowkey"
 _log = logging.getLogger(__name__)
 
 
-def client_app(config: Path, task: str | None = None) -> ClientApp:
+def client_app(config: Path, task: str | None = None, *, mods: Sequence[Mod] = ()) -> ClientApp:
     """The app of a node.
 
     Parameters
@@ -48,8 +49,9 @@ def client_app(config: Path, task: str | None = None) -> ClientApp:
     config : TOML file that comes with the app.
     task : module with the functions ``model`` and ``local_data``; it is imported where a step trains and nowhere else,
         so import PyTorch there. None for presets.
+    mods : Flower's modifiers, called around every step.
     """
-    app = ClientApp()
+    app = ClientApp(mods=[*mods])
 
     @app.query("hello")
     def hello(message: Message, context: Context) -> Message:
