@@ -142,16 +142,15 @@ class Drill:
         return False
 
     def everybody_is_back(self):
-        start = len(self.rounds())
-        return self.wait(lambda: any(line["survivors"] == NODES for line in self.rounds()[start:]))
+        """Whether a later round has all clients; returns when one has just ended."""
+        seen = len(self.rounds())
+        return self.wait(lambda: len(lines := self.rounds()) > seen and lines[-1]["survivors"] == NODES)
 
     def home(self, node):
         return self.federation.home / "nodes" / f"{node:04d}"
 
     def strike(self, scenario: Scenario):
-        """Let one fault happen in the round after the next line of metrics; returns that round."""
-        done = len(self.rounds())
-        self.wait(lambda: len(self.rounds()) > done)
+        """Let one fault happen in the round that begins now; returns that round."""
         number = self.rounds()[-1]["round"] + 1
         home = self.home(scenario.node)
         if scenario.what == "kill server" and "mid-round" not in scenario.name:
@@ -198,7 +197,8 @@ class Drill:
         waited = time.monotonic() - began
         line = next((line for line in self.rounds() if line["round"] == number), {})
         here = [e for e in self.attempts()[len(before) :] if e.round == number]
-        back = self.everybody_is_back() if completed else False
+        killed = "killed" in scenario.name or scenario.what == "die"
+        back = completed and (not killed or self.everybody_is_back())
         return {
             "scenario": scenario.name,
             "outcome": "completed" if completed else "NOT COMPLETED",
