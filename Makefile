@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint install bench decoding scale audit clean
+.PHONY: demo test lint install bench bench-flower decoding scale audit drill clean
 
 install: $(VENV)/.installed
 
@@ -28,6 +28,12 @@ bench: install ## speed, as ratios measured in one run
 	$(BIN)/python -m benchmarks.round
 	$(BIN)/python -m benchmarks.noise
 	$(BIN)/python -m benchmarks.secagg
+
+bench-flower: install ## what the Flower runtime costs per round, and bytes on the wire
+	$(BIN)/python -m benchmarks.flower --json results/flower.json
+
+drill: install ## faults on real Flower processes; takes about half an hour
+	$(BIN)/python tools/drill.py --write docs/drill.md
 
 audit: install ## claimed ε beside what an attacker achieves, through the whole pipeline
 	$(BIN)/lowkey audit

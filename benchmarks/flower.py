@@ -21,6 +21,7 @@ import tempfile
 import threading
 import time
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 from lowkey.cli.run import load_config
@@ -86,8 +87,8 @@ def measure(preset, nodes, rounds):
         follow(federation, run, out, lambda metrics: counted.append((metrics, relay.up, relay.down)))
     lines = [metrics for metrics, _, _ in counted]
     later = lines[1:]  # the first round also greets the nodes
-    up = [b[1] - a[1] for a, b in zip(counted, counted[1:], strict=False)]
-    down = [b[2] - a[2] for a, b in zip(counted, counted[1:], strict=False)]
+    up = [b[1] - a[1] for a, b in pairwise(counted)]
+    down = [b[2] - a[2] for a, b in pairwise(counted)]
     said_up = statistics.mean(m["bytes_up_per_client"] + m["protocol_bytes_up_per_client"] for m in later)
     said_down = statistics.mean(m["bytes_down_per_client"] + m["protocol_bytes_down_per_client"] for m in later)
     wall = statistics.median(m["seconds"]["round"] for m in later)

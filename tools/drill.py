@@ -257,6 +257,7 @@ def main():
     parser.add_argument("--only", default="", help="scenarios whose name contains this")
     parser.add_argument("--write", type=Path, help="file whose table to replace")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # leave no process behind
     config = load_config("demo/fl-cs-dp", SETTINGS, nodes=NODES)
     rows = []
     with tempfile.TemporaryDirectory() as directory:

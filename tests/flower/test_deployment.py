@@ -60,7 +60,7 @@ def test_real_nodes_learn_the_same_model_as_a_simulation(tmp_path: Path, scheme:
     assert none_left(str(tmp_path))
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "kill -9"])
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=["Ctrl-C", "stop", "kill -9"])
 def test_nothing_is_left_behind_when_the_command_is_stopped(tmp_path: Path, how: signal.Signals) -> None:
     command = [sys.executable, "-c", "from lowkey.cli import main; main()", "run", "demo/fl-std"]
     options = ["--runtime", "flower", "--nodes", "1", "--rounds", "50", "--out", str(tmp_path / "run"), "--quiet"]
@@ -71,7 +71,7 @@ def test_nothing_is_left_behind_when_the_command_is_stopped(tmp_path: Path, how:
         time.sleep(0.2)
     assert len(alive(str(tmp_path))) >= 3
     process.send_signal(how)
-    assert process.wait(60) == (130 if how == signal.SIGINT else -how)
+    assert process.wait(60) == (-how if how == signal.SIGKILL else 130)
     assert none_left(str(tmp_path)), alive(str(tmp_path))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import Annotated
 
@@ -46,6 +47,7 @@ def _options(
 
 def main() -> None:
     """Entry point: 0 done, 1 an audit refuted a claim, 2 the user can mend it, 130 interrupted."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a service that is stopped cleans up as after Ctrl-C
     try:
         code = app(standalone_mode=False)
     except LowkeyError as error:
