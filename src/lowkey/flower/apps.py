@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
+import keyword
 import re
 from importlib import resources
+from importlib.util import find_spec
 from pathlib import Path
 from string import Template
 
 from lowkey.durable import replace_file
 from lowkey.errors import ConfigError
 from lowkey.experiments import Config
+from lowkey.flower.guard import bundle_digest
 
 _NAME = re.compile(r"[a-z][a-z0-9-]*")
 
@@ -29,20 +31,25 @@ def preset_app(directory: Path, config: Config) -> Path:
 
 
 def app_hash(directory: Path) -> str:
-    """SHA-256 of the bundle that ``flwr run`` makes of a directory; the same on every machine."""
+    """Digest of what ``flwr run`` ships of a directory; the same on every machine with the same release of Flower."""
     from flwr.cli.build import build_fab_from_disk
 
     if not (directory / "pyproject.toml").is_file():
         raise ConfigError(f"{directory} is no app: it has no pyproject.toml; 'lowkey flower new' makes one")
-    return hashlib.sha256(build_fab_from_disk(directory.resolve())).hexdigest()
+    try:
+        return bundle_digest(build_fab_from_disk(directory))
+    except ValueError as error:
+        raise ConfigError(f"{directory} is no app that Flower can ship: {' '.join(str(error).split())}") from None
 
 
 def _write(directory: Path, name: str, description: str, *, own_task: bool) -> str:
     if not _NAME.fullmatch(name):
-        raise ConfigError(f"'{name}' cannot name an app; use small letters, digits and hyphens")
+        raise ConfigError(f"'{name}' cannot name an app; use small letters, then digits and hyphens too")
+    package = name.replace("-", "_")
+    if _is_taken(package):
+        raise ConfigError(f"'{name}' cannot name an app: Python has a module or word '{package}'; choose another name")
     if directory.exists() and any(directory.iterdir()):
         raise ConfigError(f"{directory} exists and is not empty; choose another directory")
-    package = name.replace("-", "_")
     values = {
         "name": name,
         "package": package,
@@ -59,3 +66,9 @@ def _write(directory: Path, name: str, description: str, *, own_task: bool) -> s
         replace_file(place / file, text.encode())
     replace_file(directory / package / "__init__.py", b'"""A Lowkey app."""\n')
     return package
+
+
+def _is_taken(package: str) -> bool:
+    """Whether an app's package would hide, or be hidden by, something else that can be imported."""
+    found = find_spec(package)
+    return keyword.iskeyword(package) or (found is not None and found.origin is not None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from lowkey.durable import replace_file
 from lowkey.errors import ConfigError
 from lowkey.flower.enrolment import write_secret
 
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 _DAYS = 825  # the longest that common TLS clients accept
 
 
@@ -28,7 +30,7 @@ def new_certificates(directory: Path, hosts: Sequence[str], *, days: int = _DAYS
     """Write ca.crt, ca.key, server.pem and server.key, for a server that is reached under these names or addresses."""
     if not hosts:
         raise ConfigError("a certificate needs a host name or address under which nodes reach the server")
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    names = [_host(host) for host in hosts]
     authority, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     issuer = _name("Lowkey federation authority")
     root = (
@@ -39,7 +41,7 @@ def new_certificates(directory: Path, hosts: Sequence[str], *, days: int = _DAYS
     )
     server = (
         _certificate(_name(hosts[0]), issuer, key.public_key(), days)
-        .add_extension(x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(digital_signature=True), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
@@ -55,7 +57,6 @@ def new_certificates(directory: Path, hosts: Sequence[str], *, days: int = _DAYS
 def new_node_key(path: Path) -> None:
     """Write the key by which a node logs in at the server, and beside it its public half, which is registered there."""
     key = ec.generate_private_key(ec.SECP384R1())
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     write_secret(path, key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
     replace_file(path.with_suffix(".pub"), public + b"\n")
@@ -85,7 +86,10 @@ def _host(host: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
-        return x509.DNSName(host)
+        pass
+    if not _HOST.fullmatch(host):
+        raise ConfigError(f"host is {host!r}; it must be a name such as fl.example.org or an address such as 192.0.2.7")
+    return x509.DNSName(host)
 
 
 def _usage(*, digital_signature: bool = False, key_cert_sign: bool = False, crl_sign: bool = False) -> x509.KeyUsage:

@@ -14,6 +14,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import tomli_w
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -33,6 +34,7 @@ from lowkey.types import ClientId
 
 SECRET_FILE, PUBLIC_FILE, LIST_FILE = "identity.pem", "identity.toml", "enrolled.toml"
 _KEY_BYTES = 32
+_LARGEST = 2**32 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,15 +71,13 @@ class OwnKeys:
 
 def new_identity(home: Path, client: ClientId, name: str) -> Enrolled:
     """Make a client's key pair: the secret, for the eyes of this user alone, and the public entry to enrol."""
-    secret = home / SECRET_FILE
-    if secret.exists():
-        raise ConfigError(f"{secret} exists; a client keeps its key, so remove it only to enrol anew")
-    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if not name.isprintable():
+        raise ConfigError(f"name is {name!r}; it must be text of one line")
     identity = Identity.fresh(client, OSSecrets().source("identity"))
     pem = Ed25519PrivateKey.from_private_bytes(identity.signing_key).private_bytes(
         Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
     )
-    write_secret(secret, pem)
+    write_secret(home / SECRET_FILE, pem)
     entry = Enrolled(client=client, name=name, key=identity.verify_key)
     write_enrolment(home / PUBLIC_FILE, [entry])
     return entry
@@ -87,11 +87,13 @@ def read_identity(home: Path, client: ClientId) -> Identity:
     """The identity of the client of this node."""
     path = home / SECRET_FILE
     try:
-        if path.stat().st_mode & 0o077:
-            raise ConfigError(f"{path} can be read by others; protect it with: chmod 600 {path}")
-        key = load_pem_private_key(path.read_bytes(), password=None)
+        mode, pem = path.stat().st_mode, path.read_bytes()
     except OSError as error:
         raise ConfigError(f"{path} cannot be read ({error.strerror}); make it with 'lowkey flower identity'") from None
+    if mode & 0o077:
+        raise ConfigError(f"{path} can be read by others; protect it with: chmod 600 {path}")
+    try:
+        key = load_pem_private_key(pem, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         raise ConfigError(f"{path} is no private key; restore it, or enrol anew") from None
     if not isinstance(key, Ed25519PrivateKey):
@@ -116,26 +118,28 @@ def read_enrolment(path: Path) -> list[Enrolled]:
         raise ConfigError(f"{path} cannot be read ({error.strerror}); check the path") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from None
-    clients = []
-    for entry in table.get("client", []):
-        try:
-            key = base64.b64decode(entry["key"], validate=True)
-            client = Enrolled(client=int(entry["number"]), name=str(entry.get("name", "")), key=key)
-        except (KeyError, TypeError, ValueError, binascii.Error):
-            raise ConfigError(
-                f"{path}: a [[client]] needs number, name and key; 'lowkey flower enrol' writes it"
-            ) from None
-        if len(key) != _KEY_BYTES:
-            raise ConfigError(
-                f"{path}: the key of client {client.client} has {len(key)} bytes; it must have {_KEY_BYTES}"
-            )
-        clients.append(client)
-    if not clients:
-        raise ConfigError(f"{path} lists no client; 'lowkey flower enrol' writes it")
+    entries = table.get("client")
+    if not isinstance(entries, list) or not entries:
+        raise ConfigError(f"{path} lists no [[client]]; 'lowkey flower enrol' writes it")
+    clients = [_client(path, entry) for entry in entries]
     for what, values in (("number", [c.client for c in clients]), ("key", [c.key for c in clients])):
         if len(set(values)) < len(values):
             raise ConfigError(f"{path}: two clients have the same {what}; every hospital makes its own identity")
     return clients
+
+
+def _client(path: Path, entry: Any) -> Enrolled:
+    try:
+        number, name, key = entry["number"], entry.get("name", ""), base64.b64decode(entry["key"], validate=True)
+    except (KeyError, TypeError, ValueError, AttributeError, binascii.Error):
+        raise ConfigError(f"{path}: a [[client]] needs number, name and key; 'lowkey flower enrol' writes it") from None
+    if type(number) is not int or not 0 <= number <= _LARGEST:
+        raise ConfigError(f"{path}: the number of a client is {number!r}; it must be a whole one from 0 to {_LARGEST}")
+    if not isinstance(name, str) or not name.isprintable():
+        raise ConfigError(f"{path}: the name of client {number} is {name!r}; it must be text of one line")
+    if len(key) != _KEY_BYTES:
+        raise ConfigError(f"{path}: the key of client {number} has {len(key)} bytes; it must have {_KEY_BYTES}")
+    return Enrolled(client=number, name=name, key=key)
 
 
 def directory_of(clients: Iterable[Enrolled]) -> dict[ClientId, bytes]:
@@ -151,8 +155,14 @@ def fingerprint(clients: Iterable[Enrolled]) -> str:
 
 
 def write_secret(path: Path, content: bytes) -> None:
-    """A new file that only its owner can read, from its first byte on."""
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    """A new file that only its owner can read, from its first byte on; also its directory, where that is new."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise ConfigError(f"{path} exists; others rely on it, so remove it only to start anew") from None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written ({error.strerror}); choose another directory") from None
     with os.fdopen(handle, "wb") as file:
         file.write(content)
         file.flush()

@@ -1,24 +1,29 @@
 """A node runs the apps that its owner has approved, and no other.
 
-Flower ships an app from the server to the nodes and runs it there: whoever commands the server could ship another one.
-The guard stands in for Flower's own ``flwr-clientapp``, which a node starts for every message. It looks up the SHA-256
-of the bundle in a list of the node's own before anything of it is unpacked.
+Flower ships an app from the server to the nodes and runs it there: whoever commands the server could ship another one,
+or one of another kind. The guard is a directory of programs that stand in for Flower's own. The one for clients' apps
+looks up the digest of what was shipped in a list of the node's own before anything is unpacked, and then runs what it
+has just unpacked; those for other kinds of apps refuse.
 
 Guarantees
 ----------
 Code and settings that are not on the list do not run at the node. It fails closed: also when the list is missing, or
-when Flower has changed so much that the guard finds nothing to guard.
+when Flower has changed so much that the guard finds nothing to guard. This rests on the node's PATH: the guard is in
+it, and Flower's own programs are not, or only after the guard.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import shlex
-import stat
 import sys
+import zipfile
+import zlib
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
@@ -26,18 +31,37 @@ from lowkey.errors import ConfigError, PolicyRefused
 
 PROGRAM = "flwr-clientapp"
 _LIST_VARIABLE = "LOWKEY_APPROVED_APPS"
+_MOST_BYTES = 100_000_000  # unpacked; Flower makes no bundle above 10 MB
+_SUPEREXEC = "import sys; from flwr.supercore.cli import flower_superexec as main; sys.exit(main())"
 
 
 def write_guard(directory: Path, approved: Path) -> None:
-    """Put the guard into a directory that must come first in the PATH of the node."""
+    """Put the guard into a directory for the PATH of the node."""
+    from flwr.supercore.constant import TASK_TYPE_TO_COMMAND
+
+    python = f"{shlex.quote(sys.executable)} -P"  # imports nothing from where the node happens to be started
+    programs = {name: f"echo '{name} does not run at this node' >&2; exit 1" for name in TASK_TYPE_TO_COMMAND.values()}
+    programs[PROGRAM] = f'{_LIST_VARIABLE}={shlex.quote(str(approved.resolve()))} exec {python} -m {__name__} "$@"'
+    programs["flower-superexec"] = f'exec {python} -c {shlex.quote(_SUPEREXEC)} "$@"'
     directory.mkdir(parents=True, exist_ok=True)
-    program = directory / PROGRAM
-    program.write_text(
-        f"#!/bin/sh\n{_LIST_VARIABLE}={shlex.quote(str(approved.resolve()))} "
-        f'exec {shlex.quote(sys.executable)} -m lowkey.flower.guard "$@"\n',
-        encoding="utf-8",
-    )
-    program.chmod(program.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+    for name, command in programs.items():
+        program = directory / name
+        program.write_text(f"#!/bin/sh\n{command}\n", encoding="utf-8")
+        program.chmod(0o755)
+
+
+def bundle_digest(bundle: bytes) -> str:
+    """SHA-256 of the names and contents of all files in a bundle, however they are compressed."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(bundle)) as archive:
+            names = sorted(archive.namelist())
+            if len(set(names)) < len(names) or sum(file.file_size for file in archive.infolist()) > _MOST_BYTES:
+                raise PolicyRefused("the bundle of the app holds a file twice, or too much; it is not used")
+            files = [(name.encode(), hashlib.sha256(archive.read(name)).digest()) for name in names]
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, ValueError) as error:
+        raise PolicyRefused(f"the bundle of the app cannot be read ({error}); it is not used") from None
+    text = b"".join(len(name).to_bytes(4, "big") + name + digest for name, digest in files)
+    return hashlib.sha256(b"lowkey app 1\n" + text).hexdigest()
 
 
 def approve(approved: Path, digest: str, comment: str) -> None:
@@ -47,9 +71,9 @@ def approve(approved: Path, digest: str, comment: str) -> None:
             file.write(f"{digest}  {comment}\n")
 
 
-def require_approved(content: bytes, approved: Path) -> None:
+def require_approved(bundle: bytes, approved: Path) -> None:
     """Refuse a bundle that is not on the list."""
-    digest = hashlib.sha256(content).hexdigest()
+    digest = bundle_digest(bundle)
     if digest not in _approved(approved):
         raise PolicyRefused(
             f"the app {digest[:16]} is not approved at this node; its owner reviews it and runs 'lowkey flower approve'"
@@ -66,19 +90,38 @@ def _approved(path: Path, *, missing_ok: bool = False) -> set[str]:
     return {words[0] for line in lines if (words := line.split()) and not line.startswith("#")}
 
 
+def guard(runtime: Any, approved: Path, directory: Path) -> None:
+    """Change Flower's runtime of clients' apps so that it unpacks approved apps only, here, and runs nothing else.
+
+    Parameters
+    ----------
+    runtime : the module.
+    approved : list of the node.
+    directory : new and empty; apps that lie elsewhere, and what the server says about where, are of no interest.
+    """
+    install, loader = runtime.install_from_fab, runtime.get_load_client_app_fn
+    unpacked: Any = directory / "nothing"
+
+    def install_approved(bundle: bytes, **_options: Any) -> Any:
+        nonlocal unpacked
+        require_approved(bundle, approved)
+        unpacked = install(bundle, directory, skip_prompt=True)
+        return unpacked
+
+    def load_unpacked(**_options: Any) -> Any:
+        return loader(default_app_ref="", app_path=str(unpacked), multi_app=True)
+
+    runtime.install_from_fab, runtime.get_load_client_app_fn = install_approved, load_unpacked
+
+
 def main() -> None:
     """What the node starts in place of Flower's program."""
     runtime: Any = import_module("flwr.supernode.runtime.run_clientapp")
     _skip_package("flwr.supernode.cli", Path(runtime.__file__).parents[1] / "cli")
     program: Any = import_module("flwr.supernode.cli.flwr_clientapp")
-    approved, install = Path(os.environ[_LIST_VARIABLE]), runtime.install_from_fab
-
-    def install_approved(content: bytes, *args: Any, **kwargs: Any) -> Any:
-        require_approved(content, approved)
-        return install(content, *args, **kwargs)
-
-    runtime.install_from_fab = install_approved
-    program.flwr_clientapp()
+    with TemporaryDirectory(prefix="lowkey-app-") as fresh:
+        guard(runtime, Path(os.environ[_LIST_VARIABLE]), Path(fresh))
+        program.flwr_clientapp()
 
 
 def _skip_package(name: str, place: Path) -> None:

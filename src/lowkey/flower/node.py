@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,7 +100,7 @@ class Node:
         self._scheme = scheme_of(config)
         self._home = self._keys = self._policy = None
         if self._scheme.private:
-            self._home = _home(settings)
+            self._home = _home(settings, context.run_config)
             policy = self._home / "policy.toml"
             self._keys = OwnKeys(
                 read_identity(self._home, self.client), directory_of(read_enrolment(self._home / LIST_FILE))
@@ -231,8 +231,10 @@ class _Single:
         return self.examples
 
 
-def _home(settings: NodeConfig) -> Path:
+def _home(settings: NodeConfig, run: Mapping[str, Any]) -> Path:
     home = settings.get("home")
+    if home is None and "partition-id" in settings and run.get("homes"):  # Flower's simulation: all on one machine
+        home = str(Path(str(run["homes"])) / f"{client_of(settings):04d}")
     if not isinstance(home, str) or not Path(home).is_dir():
         raise ConfigError(
             "a private scheme needs a directory with identity.pem and enrolled.toml at every node; start it with "
