@@ -39,7 +39,7 @@ _CONNECTION = "local"
 _START_SECONDS = 90.0
 _LOOK_SECONDS = 0.5
 _STATUS_SECONDS = 20.0
-_QUIET = {  # nothing here may reach out: no telemetry, no update check, no installation
+QUIET = {  # nothing here may reach out: no telemetry, no update check, no installation
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
@@ -112,7 +112,7 @@ class LocalFederation:
         flwr_home = self.home / "flwr" / who
         flwr_home.mkdir(parents=True, exist_ok=True)
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-        return {**os.environ, **_QUIET, "PATH": path, "FLWR_HOME": str(flwr_home)}
+        return {**os.environ, **QUIET, "PATH": path, "FLWR_HOME": str(flwr_home)}
 
     def start_node(self, client: int, **more: str) -> subprocess.Popen[bytes]:
         """Start the node of a client; ``more`` goes into its environment."""
