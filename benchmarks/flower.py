@@ -45,7 +45,11 @@ class Relay:
     def _accept(self):
         while True:
             near, _ = self._server.accept()
-            far = socket.create_connection(("127.0.0.1", self.target))
+            try:
+                far = socket.create_connection(("127.0.0.1", self.target))
+            except OSError:  # the server has been stopped
+                near.close()
+                continue
             threading.Thread(target=self._pump, args=(near, far, "up"), daemon=True).start()
             threading.Thread(target=self._pump, args=(far, near, "down"), daemon=True).start()
 
@@ -89,8 +93,12 @@ def measure(preset, nodes, rounds):
     later = lines[1:]  # the first round also greets the nodes
     up = [b[1] - a[1] for a, b in pairwise(counted)]
     down = [b[2] - a[2] for a, b in pairwise(counted)]
-    said_up = statistics.mean(m["bytes_up_per_client"] + m["protocol_bytes_up_per_client"] for m in later)
-    said_down = statistics.mean(m["bytes_down_per_client"] + m["protocol_bytes_down_per_client"] for m in later)
+    said_up, said_down = (
+        statistics.mean(
+            sum(m[f"{part}bytes_{way}_per_client"] for part in ("", "protocol_", "transport_")) for m in later
+        )
+        for way in ("up", "down")
+    )
     wall = statistics.median(m["seconds"]["round"] for m in later)
     return {
         "preset": preset,
@@ -104,6 +112,8 @@ def measure(preset, nodes, rounds):
         "vector_bytes": later[0]["bytes_up_per_client"],
         "protocol_bytes_up": later[0]["protocol_bytes_up_per_client"],
         "protocol_bytes_down": later[0]["protocol_bytes_down_per_client"],
+        "transport_bytes_up": later[0]["transport_bytes_up_per_client"],
+        "transport_bytes_down": later[0]["transport_bytes_down_per_client"],
         "model_bytes": later[0]["bytes_down_per_client"],
         "wire_up": round(statistics.mean(up)),
         "wire_down": round(statistics.mean(down)),

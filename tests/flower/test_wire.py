@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from lowkey.errors import InvalidInput
 from lowkey.federation import Reply, Request, make_scheme
 from lowkey.federation.records import Adverts, Confirmations, Invite, Survivors
+from lowkey.flower.traffic import content_bytes
 from lowkey.flower.wire import (
     VERSION,
     VectorFormat,
-    content_bytes,
     read_reply,
     read_request,
     write_model,

@@ -15,7 +15,8 @@ from lowkey.federation import Reply, Request
 from lowkey.federation.records import Adverts, Confirmations, Invite, Survivors
 from lowkey.flower.exchange import exchange
 from lowkey.flower.nodes import Nodes
-from lowkey.flower.wire import VectorFormat, content_bytes, read_reply, write_model, write_request
+from lowkey.flower.traffic import Traffic
+from lowkey.flower.wire import VectorFormat, read_reply, write_model, write_request
 from lowkey.timing import StageClock
 from lowkey.types import ClientId
 
@@ -50,7 +51,8 @@ class GridAsk:
     ) -> None:
         self._grid, self._nodes, self._form = grid, nodes, form
         self._waiting, self._least, self._clock = waiting, least, clock
-        self._members, self._up, self._down = 0, 0, 0
+        self._traffic = Traffic()
+        self.take_traffic = self._traffic.take
 
     def __call__(self, requests: Mapping[ClientId, Request]) -> Iterator[tuple[ClientId, Reply]]:
         first = next(iter(requests.values()), None)
@@ -61,12 +63,13 @@ class GridAsk:
         began = time.perf_counter()
         if opens:
             there = self._nodes.gather(requests, min(self._least, len(requests)), self._waiting.gather_seconds)
-            self._members = len(requests)
+            self._traffic.opened(len(requests))
         else:
             there = self._nodes.online()
         contents = self._contents({client: r for client, r in requests.items() if client in there}, there)
         for client in requests.keys() - there.keys():
             _log.warning("%s: client %s is offline", step, client)
+        sent = time.perf_counter()
         answers = exchange(
             self._grid,
             contents,
@@ -77,7 +80,7 @@ class GridAsk:
         early: dict[ClientId, Reply] = {}
         order = [client for client in requests if client in contents]
         for client, content in answers:
-            self._up += content_bytes(content)[1]
+            self._traffic.received(content, time.perf_counter() - sent)
             try:
                 early[client] = read_reply(content, requests[client], self._form)
             except InvalidInput as error:
@@ -91,16 +94,6 @@ class GridAsk:
         self._clock.add({step: time.perf_counter() - began})
         yield from ((client, early[client]) for client in order if client in early)
 
-    def take_traffic(self) -> dict[str, int]:
-        """Bytes per member, besides vectors and models, since the last call."""
-        members = max(1, self._members)
-        taken = {
-            "protocol_bytes_up_per_client": round(self._up / members),
-            "protocol_bytes_down_per_client": round(self._down / members),
-        }
-        self._members, self._up, self._down = 0, 0, 0
-        return taken
-
     def _contents(
         self, requests: Mapping[ClientId, Request], there: Mapping[ClientId, int]
     ) -> dict[ClientId, tuple[int, RecordDict]]:
@@ -110,6 +103,6 @@ class GridAsk:
             if model is None and request.weights is not None:
                 model = write_model(request.weights)
             content = write_request(request, None if request.weights is None else model)
-            self._down += content_bytes(content)[1]
+            self._traffic.sent(content)
             contents[client] = (there[client], content)
         return contents

@@ -126,17 +126,6 @@ def read_reply(content: RecordDict, request: Request, form: VectorFormat) -> Rep
     )
 
 
-def content_bytes(content: RecordDict) -> tuple[int, int]:
-    """Bytes of the arrays, and of everything else that we put into a message."""
-    arrays = sum(len(array.data) for record in content.array_records.values() for array in record.values())
-    rest = sum(
-        len(value) if isinstance(value, (bytes, str)) else 8
-        for record in content.config_records.values()
-        for value in record.values()
-    )
-    return arrays, rest
-
-
 class Fields:
     """A table of a message, read field by field with a type for each."""
 

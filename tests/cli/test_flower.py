@@ -1,0 +1,92 @@
+"""The commands around deployment, without any process of Flower."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from lowkey.cli.app import app
+from lowkey.errors import ConfigError, LowkeyError, RunError
+from lowkey.experiments import RunDirectory
+
+RUN = ["run", "demo/fl-std", "--quiet"]
+
+
+def call(*arguments: str) -> str:
+    result = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_from_nothing_to_an_approved_app(tmp_path: Path) -> None:
+    homes = [tmp_path / name for name in ("mary", "luke", "anne")]
+    for number, home in enumerate(homes):
+        assert "never leave this machine" in call("flower", "identity", str(home), "--client", str(number))
+    public = [str(home / "identity.toml") for home in homes]
+    listed = call("flower", "enrol", *public, "--out", str(tmp_path / "enrolled.toml"))
+    again = call("flower", "enrol", *reversed(public), "--out", str(tmp_path / "other.toml"))
+    fingerprint = call("flower", "fingerprint", str(tmp_path / "enrolled.toml")).strip()
+    assert fingerprint in listed
+    assert fingerprint in again
+    call("flower", "new", str(tmp_path / "my-study"))
+    assert (tmp_path / "my-study/my_study/task.py").exists()
+    digest = call("flower", "fingerprint", str(tmp_path / "my-study")).strip()
+    assert digest in call("flower", "approve", str(tmp_path / "my-study"), "--home", str(homes[0]))
+    assert "ca.crt" in call("flower", "certificates", str(tmp_path / "tls"), "--host", "127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ([*RUN, "--runtime", "flower"], "--nodes and --runtime flower belong together"),
+        ([*RUN, "--nodes", "3"], "--nodes and --runtime flower belong together"),
+        (["run", "demo/fl-cs-dp", "--runtime", "flower", "--nodes", "2"], "fewer than 3 clients"),
+        (["run", "demo/fl-std", "--runtime", "flower", "--nodes", "3", "--track", "tensorboard"], "--track"),
+    ],
+)
+def test_what_cannot_be_deployed_is_refused_before_anything_starts(
+    tmp_path: Path, arguments: list[str], reason: str
+) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "run")], catch_exceptions=False)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_directory_with_a_run_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/thesis.txt").touch()
+    command = [*RUN, "--runtime", "flower", "--nodes", "3", "--out", str(tmp_path / "run")]
+    with pytest.raises(RunError, match="exists and is not empty"):
+        CliRunner().invoke(app, command, catch_exceptions=False)
+
+
+def test_status_tells_how_far_a_run_is(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    call("run", "demo/fl-cs", "--rounds", "2", "--out", str(out), "--quiet", "--set", "runtime.workers=0")
+    told = call("status", str(out))
+    for word in ("finished", "2 of 2", "accuracy", "upload", "100 in the last round", "seconds"):
+        assert word in told
+    directory = RunDirectory.open(out)
+    directory.lock()
+    try:
+        assert "running" in call("status", str(out))
+    finally:
+        directory.unlock()
+    (out / "result.json").unlink()
+    assert "stopped" in call("status", str(out))
+    directory.write_failure("too few clients")
+    assert "failed: too few clients" in call("status", str(out))
+
+
+def test_status_of_something_else_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(LowkeyError, match="not a run directory"):
+        CliRunner().invoke(app, ["status", str(tmp_path)], catch_exceptions=False)
+
+
+def test_an_app_with_its_own_data_cannot_be_simulated_as_a_preset(tmp_path: Path) -> None:
+    config = tmp_path / "own.toml"
+    config.write_text('[data]\nname = "app"\nclients = 3\n[federation]\nscheme = "fl-std"\ncohort = 3\nrounds = 1\n')
+    with pytest.raises(ConfigError, match="brought by an app of its own"):
+        CliRunner().invoke(app, ["run", str(config), "--out", str(tmp_path / "run"), "--quiet"], catch_exceptions=False)
