@@ -50,13 +50,18 @@ class RunDirectory:
     @classmethod
     def create(cls, path: Path, config: Config) -> RunDirectory:
         """Start a new run in an empty or missing directory."""
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            hint = "add --resume to go on with it, or choose another --out" if _is_run(path) else "choose another --out"
-            raise RunError(f"{path} exists and is not empty; {hint}")
+        cls.require_new(path)
         path.mkdir(parents=True, exist_ok=True)
         replace_file(path / "environment.json", json.dumps(_environment(), indent=2).encode())
         replace_file(path / "config.toml", config.to_toml().encode())
         return cls(path, config)
+
+    @staticmethod
+    def require_new(path: Path) -> None:
+        """Refuse a place where something else is."""
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            hint = "add --resume to go on with it, or choose another --out" if _is_run(path) else "choose another --out"
+            raise RunError(f"{path} exists and is not empty; {hint}")
 
     @classmethod
     def open(cls, path: Path) -> RunDirectory:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from lowkey.errors import ConfigError, RunError
-from lowkey.experiments import Config
+from lowkey.experiments import Config, RunDirectory
 from lowkey.experiments.store import FAILURE_FILE
 from lowkey.flower.apps import app_hash, preset_app
 from lowkey.flower.certificates import new_certificates, new_node_key
@@ -220,12 +220,10 @@ def run_locally(
     say : told what is going on before the first round.
     environment : additions for the server's app and all nodes.
     """
-    started = (out / "config.toml").is_file()
-    if started != resume or (not resume and out.exists() and any(out.iterdir())):
-        hint = (
-            "add --resume to go on with it" if started else "choose another --out" if out.exists() else "start it first"
-        )
-        raise RunError(f"{out} {'exists' if out.exists() else 'does not exist'}; {hint}")
+    if resume:
+        RunDirectory.open(out)
+    else:
+        RunDirectory.require_new(out)
     (out / "result.json").unlink(missing_ok=True)
     home = out.with_name(f"{out.name}.flower")
     with local_federation(config, home, say=say, environment=environment) as federation:
