@@ -50,7 +50,7 @@ def by_active_set(problem: Problem, *, tolerance: float, max_iterations: int) ->
             if undone.size == 0:
                 break
             iteration += 1
-            accuracy = max(0.5 * tolerance, _INNER * float(state.gap.sum() / state.objective.sum()))
+            accuracy = max(tolerance, _INNER * float(state.gap.sum() / state.objective.sum()))
             limit, large = _LARGE_AT_FIRST if iteration == 1 else _LARGE, np.zeros(len(y), np.bool_)
             threads.over(len(undone), improve_blocks, s, undone, state.correlation, lam, table, accuracy, limit, large)
             if large.any():

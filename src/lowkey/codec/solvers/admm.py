@@ -19,7 +19,7 @@ from lowkey.codec.solvers.problem import Floats, Problem, Solution
 from lowkey.codec.solvers.threads import Threads
 
 _RELAXATION = 1.8
-_THRESHOLD = 8.0  # λ/ρ over the typical size of Θᵀy, by experiment: half comes close sooner, twice finishes sooner
+_THRESHOLD = 6.5  # λ/ρ over the typical size of Θᵀy, by experiment: half comes close sooner, twice finishes sooner
 
 
 def by_admm(problem: Problem, *, tolerance: float, max_iterations: int) -> Solution:
@@ -37,7 +37,7 @@ def by_admm(problem: Problem, *, tolerance: float, max_iterations: int) -> Solut
     objective, gap = np.zeros(len(y)), np.zeros(len(y))
     live = np.arange(len(y))
     pull = y / (1 + rho)
-    check_at = 20
+    check_at = 25  # no useful problem is near sooner
     with Threads() as threads:
         for iteration in range(1, max_iterations + 1):
             spectrum: Floats = scipy.fft.dct(v, norm="ortho", overwrite_x=True)
