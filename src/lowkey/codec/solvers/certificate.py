@@ -31,13 +31,18 @@ def certify(problem: Problem, s: Floats | None = None) -> Certificate:
 
     Sums are kept in float64.
     """
-    y, lam = problem.y, problem.lam
-    residual: Floats = y if s is None else y - scipy.fft.dct(s, norm="ortho")[:, : y.shape[1]]
-    correlation: Floats = scipy.fft.idct(residual, n=problem.length, norm="ortho")
+    y, lam, kept = problem.y, problem.lam, problem.y.shape[1]
+    if s is None:
+        l1_norm, residual, spectrum = 0.0, y, np.empty((len(y), problem.length), y.dtype)
+    else:
+        l1_norm, spectrum = np.abs(s).sum(axis=1, dtype=np.float64), scipy.fft.dct(s, norm="ortho")
+        residual = y - spectrum[:, :kept]
+    spectrum[:, :kept], spectrum[:, kept:] = residual, 0.0
+    correlation: Floats = scipy.fft.idct(spectrum, norm="ortho", overwrite_x=True)  # where it is: memory is dear
     steepest = np.maximum(correlation.max(axis=1), -correlation.min(axis=1)).astype(np.float64)
     shrink = np.minimum(1.0, lam / np.maximum(steepest, np.finfo(np.float64).tiny))
     residual_square = np.einsum("ij,ij->i", residual, residual, dtype=np.float64)
     alignment = np.einsum("ij,ij->i", residual, y, dtype=np.float64)
-    primal = 0.5 * residual_square + (0.0 if s is None else lam * np.abs(s).sum(axis=1, dtype=np.float64))
+    primal = 0.5 * residual_square + lam * l1_norm
     dual = shrink * alignment - 0.5 * shrink**2 * residual_square  # ½‖y‖² − ½‖y − θ‖²
     return Certificate(primal, np.maximum(primal - dual, 0.0), correlation)

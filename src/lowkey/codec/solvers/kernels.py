@@ -1,4 +1,4 @@
-"""The loops of the solvers, compiled: coordinate descent within a working set, and the relaxed step of ADMM."""
+"""The loops of the solvers, compiled: coordinate descent in a working set and at peaks, the relaxed step of ADMM."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import numpy as np
 from numba import njit
 
 _PASSES = 100  # over the working set between two certificates, at most
+_SWEEPS = 10  # over the peaks, at most: lowering one may raise another
 _NEGLIGIBLE = 0.3  # steps below this share of the accuracy cost more than they bring
 
 
 @njit(cache=True, nogil=True, fastmath=True)
-def improve_blocks(first, last, s, live, correlation, lam, table, accuracy, limit, large):
-    """Lower the objective of blocks ``live[first:last]`` in place; mark those whose working set is too large."""
-    for index in range(first, last):
-        block, g = s[live[index]], correlation[index]
+def improve_blocks(first, last, s, undone, correlation, lam, table, accuracy, limit, large):
+    """Lower the objective of blocks ``undone[first:last]`` in place; mark those whose working set is too large."""
+    for row in undone[first:last]:
+        block, g = s[row], correlation[row]
         chosen = _working_set(block, g, lam)
         if chosen.size > limit:
-            large[live[index]] = True
+            large[row] = True
             continue
         gram = np.empty((chosen.size, chosen.size), block.dtype)
         for a in range(chosen.size):
@@ -32,16 +33,19 @@ def improve_blocks(first, last, s, live, correlation, lam, table, accuracy, limi
 @njit(cache=True, nogil=True)
 def _working_set(block, g, lam):
     """The support, and the local maxima of |g| above λ."""
-    last = block.size - 1
     chosen = np.empty(block.size, np.int64)
     count = 0
     for j in range(block.size):
-        a = abs(g[j])
-        peak = a > lam and (j == 0 or a >= abs(g[j - 1])) and (j == last or a >= abs(g[j + 1]))
-        if peak or block[j] != 0:
+        if block[j] != 0 or _is_peak(g, j, lam):
             chosen[count] = j
             count += 1
     return chosen[:count]
+
+
+@njit(cache=True, nogil=True)
+def _is_peak(g, j, bound):
+    a = abs(g[j])
+    return a > bound and (j == 0 or a >= abs(g[j - 1])) and (j == g.size - 1 or a >= abs(g[j + 1]))
 
 
 @njit(cache=True, nogil=True, fastmath=True)
@@ -71,6 +75,30 @@ def _descend(gram, x, q, lam, negligible):
                     q[b] -= step * (row[b] - other[b])
                 largest = max(largest, abs(step) * curvature)
     return largest
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def lower_peaks(first, last, s, undone, correlation, lam, table, accuracy):
+    """Exact steps at peaks of the correlations above (1 + accuracy) λ, in place; all correlations follow."""
+    length = s.shape[1]
+    both_ways = np.concatenate((table[length - 1 : 0 : -1], table[:length]))
+    for row in undone[first:last]:
+        x, q = s[row], correlation[row]
+        for _ in range(_SWEEPS):
+            lowered = False
+            for j in range(length):
+                if not _is_peak(q, j, (1 + accuracy) * lam):
+                    continue
+                square = table[0] + table[2 * j + 1]
+                z = q[j] + square * x[j]
+                step = (z - min(max(z, -lam), lam)) / square - x[j]
+                x[j] += step
+                of_difference, of_sum = both_ways[length - 1 - j :], table[j + 1 :]
+                for i in range(length):
+                    q[i] -= step * (of_difference[i] + of_sum[i])
+                lowered = True
+            if not lowered:
+                break
 
 
 @njit(cache=True, nogil=True, fastmath=True)
