@@ -44,7 +44,7 @@ def identity(
     new_identity(home, client, name)
     new_node_key(home / "node.key")
     typer.echo(f"secret  {home / 'identity.pem'}, {home / 'node.key'}   never leave this machine")
-    typer.echo(f"public  {home / 'identity.toml'}   give it to all other clients, not by way of the server")
+    typer.echo(f"public  {home / 'identity.toml'}   give it to all other clients; compare the fingerprint of the list")
     typer.echo(f"public  {home / 'node.pub'}        give it to the server's operator")
 
 
@@ -83,7 +83,7 @@ def approve(
     *,
     home: Annotated[Path, typer.Option(help="Directory of the node's keys.")],
 ) -> None:
-    """Let this node run an app; with the guard in its PATH it runs no other."""
+    """Let this node run an app; with the guard in its PATH it runs no other. Again after an upgrade of Flower."""
     with flower_needed():
         from lowkey.flower.apps import app_hash
         from lowkey.flower.guard import approve as approve_app
@@ -93,7 +93,7 @@ def approve(
     approve_app(approved, digest, directory.resolve().name)
     write_guard(home / "guard", approved)
     typer.echo(f"approved  {digest}")
-    typer.echo(f"guard     {home / 'guard'}   put it first in the PATH of flower-supernode")
+    typer.echo(f"guard     {home / 'guard'}   takes the place of Flower's programs in the PATH of flower-supernode")
 
 
 @app.command()
@@ -107,5 +107,6 @@ def certificates(
         from lowkey.flower.certificates import new_certificates
 
     new_certificates(directory, host)
-    typer.echo(f"secret  {directory / 'ca.key'}, {directory / 'server.key'}")
+    typer.echo(f"secret  {directory / 'server.key'}   stays on the server")
+    typer.echo(f"secret  {directory / 'ca.key'}       only makes more certificates; keep it elsewhere")
     typer.echo(f"public  {directory / 'ca.crt'}   give it to every node")
