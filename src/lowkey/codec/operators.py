@@ -11,6 +11,7 @@ Kerkouche et al. (2021), *Compression Boosts Differentially Private Federated Le
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 
 import numpy as np
 import scipy.fft
@@ -129,14 +130,26 @@ class ChunkedDCT:
         self.block_length = fast_length(-(-num_coordinates // num_chunks))
         self.block_measurements = measurements_for(ratio, self.block_length)
         self.num_measurements = num_chunks * self.block_measurements
-        # coordinate that stands at each position of the shuffled vector; num_coordinates marks padding
-        self._coordinates: NDArray[np.intp] = permutation(source, num_chunks * self.block_length)
-        np.minimum(self._coordinates, num_coordinates, out=self._coordinates)
-        self._coordinates.shape = (num_chunks, self.block_length)
-        self._signs = None if signs is None else random_signs(signs, self._coordinates.size).reshape(num_chunks, -1)
+        self._sources = source, signs
         at_once = max(1, _GROUP // self.block_length)
         self.groups = [slice(first, min(first + at_once, num_chunks)) for first in range(0, num_chunks, at_once)]
-        self._padding = [np.flatnonzero(self._coordinates[group] == num_coordinates) for group in self.groups]
+
+    # drawn when first used: whoever asks only for sizes, as a deployed client does in most steps, need not shuffle
+    @cached_property
+    def _coordinates(self) -> NDArray[np.intp]:
+        """Coordinate that stands at each position of the shuffled vector; ``num_coordinates`` marks padding."""
+        drawn = permutation(self._sources[0], self.num_blocks * self.block_length)
+        np.minimum(drawn, self.num_coordinates, out=drawn)
+        return drawn.reshape(self.num_blocks, self.block_length)
+
+    @cached_property
+    def _signs(self) -> NDArray[np.int8] | None:
+        source = self._sources[1]
+        return None if source is None else random_signs(source, self._coordinates.size).reshape(self.num_blocks, -1)
+
+    @cached_property
+    def _padding(self) -> list[NDArray[np.intp]]:
+        return [np.flatnonzero(self._coordinates[group] == self.num_coordinates) for group in self.groups]
 
     def coordinates(self, group: slice) -> NDArray[np.intp]:
         return self._coordinates[group]

@@ -212,7 +212,7 @@ class Config(Section):
 
     def resolve(self) -> Config:
         """Replace every "auto" of the guarantee by its number: noise or rounds for the target, limit for the rounds."""
-        if self.privacy is None:
+        if self.privacy is None or self._is_resolved(self.privacy):
             return self
         privacy, sampling = self.privacy, self.sampling()
         target, delta, rounds = privacy.target_epsilon, privacy.delta, self.federation.rounds
@@ -233,6 +233,8 @@ class Config(Section):
         limit = privacy.max_contributions
         if limit == "auto":
             limit = max(1, accounting.likely_participations(int(rounds), sampling.probability))
+            if sampling.probability == 1:  # everybody is asked in every round, and attempts that fail count as well
+                limit += max(3, limit // 10)
         changed = {"noise_multiplier": noise, "sampling": sampling.mode, "max_contributions": limit}
         return self.model_copy(
             update={
@@ -240,6 +242,11 @@ class Config(Section):
                 "federation": self.federation.model_copy(update={"rounds": rounds}),
             }
         )
+
+    def _is_resolved(self, privacy: PrivacyConfig) -> bool:
+        """Nodes read resolved settings with every message: then nothing need be computed, or imported for it."""
+        settled = (privacy.noise_multiplier, privacy.max_contributions, self.federation.rounds)
+        return privacy.sampling is not None and "auto" not in settled
 
     def sampling(self) -> Sampling:
         """How the clients of a private run are drawn."""

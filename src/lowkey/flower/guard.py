@@ -3,7 +3,7 @@
 Flower ships an app from the server to the nodes and runs it there: whoever commands the server could ship another one,
 or one of another kind. The guard is a directory of programs that stand in for Flower's own. The one for clients' apps
 looks up the digest of what was shipped in a list of the node's own before anything is unpacked, and then runs what it
-has just unpacked; those for other kinds of apps refuse.
+has just unpacked, in a fork of the node's standby (:mod:`lowkey.flower.warm`); those for other kinds of apps refuse.
 
 Guarantees
 ----------
@@ -114,11 +114,18 @@ def guard(runtime: Any, approved: Path, directory: Path) -> None:
     runtime.install_from_fab, runtime.get_load_client_app_fn = install_approved, load_unpacked
 
 
+def import_flower() -> tuple[Any, Any]:
+    """Flower's runtime of clients' apps, and its program."""
+    runtime: Any = import_module("flwr.supernode.runtime.run_clientapp")
+    if "flwr.supernode.cli" not in sys.modules:
+        _skip_package("flwr.supernode.cli", Path(runtime.__file__).parents[1] / "cli")
+    return runtime, import_module("flwr.supernode.cli.flwr_clientapp")
+
+
 def main() -> None:
     """What the node starts in place of Flower's program."""
-    runtime: Any = import_module("flwr.supernode.runtime.run_clientapp")
-    _skip_package("flwr.supernode.cli", Path(runtime.__file__).parents[1] / "cli")
-    program: Any = import_module("flwr.supernode.cli.flwr_clientapp")
+    runtime, program = import_flower()
+    sys.argv[0] = PROGRAM
     with TemporaryDirectory(prefix="lowkey-app-") as fresh:
         guard(runtime, Path(os.environ[_LIST_VARIABLE]), Path(fresh))
         program.flwr_clientapp()
@@ -132,4 +139,9 @@ def _skip_package(name: str, place: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    from lowkey.flower.warm import hand_over
+
+    code = hand_over(Path(os.environ[_LIST_VARIABLE]).with_name("standby"), sys.argv[1:])
+    if code is None:
+        main()
+    sys.exit(code)

@@ -52,7 +52,7 @@ def server_app(config: Path, task: str | None = None) -> ServerApp:
         (out / FAILURE_FILE).unlink(missing_ok=True)
         try:
             serve(grid, context, load_config(config), task, out)
-        except BaseException as error:
+        except Exception as error:  # whoever stops a run knows why
             with contextlib.suppress(LowkeyError):
                 RunDirectory.open(out).write_failure(str(error) or type(error).__name__)
             raise

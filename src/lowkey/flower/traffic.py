@@ -10,6 +10,7 @@ _CHUNK = 5 * 2**20  # Flower cuts arrays into pieces of this size
 _REQUEST_UP, _REQUEST_DOWN = 1080, 170  # bytes of one HTTP request of a node and of its answer, with TLS, measured
 _FIXED_REQUESTS = 3  # a message is found, its receipt confirmed, its answer announced; then one request for each object
 _POLL_SECONDS = 3.0  # an idle node asks so often whether there is a message
+_HEARTBEAT_SECONDS = 30.0
 
 
 def content_bytes(content: RecordDict) -> tuple[int, int]:
@@ -53,8 +54,9 @@ class Traffic:
     def take(self) -> dict[str, int]:
         """Figures since the last call, per member."""
         now = time.monotonic()
-        idle = max(0.0, (now - self._began) - self._busy / self._members)
-        requests = self._requests / self._members + idle / _POLL_SECONDS
+        seconds = now - self._began
+        idle = max(0.0, seconds - self._busy / self._members)
+        requests = self._requests / self._members + idle / _POLL_SECONDS + seconds / _HEARTBEAT_SECONDS
         taken = {
             "protocol_bytes_up_per_client": round(self._up / self._members),
             "protocol_bytes_down_per_client": round(self._down / self._members),

@@ -41,7 +41,10 @@ def load_runs(paths: Sequence[Path]) -> list[RunData]:
     for directory, name in zip(directories, names, strict=True):
         metrics = directory.metrics()
         if not any("accuracy" in m for m in metrics):
-            raise RunError(f"{directory.path} has no evaluated round yet; let it run for a while and report again")
+            raise RunError(
+                f"{directory.path} has no evaluated round: either it has just begun, or its app brings no test data; "
+                "'lowkey status' tells how far it is"
+            )
         label = name if names.count(name) == 1 else f"{name} ({directory.path.name})"
         runs.append(
             RunData(directory.path, label, directory.config, metrics, directory.summary(), directory.claims_privacy)

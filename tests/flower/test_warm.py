@@ -1,0 +1,73 @@
+"""The standby of a node: jobs are done by forks of a process that has everything imported."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lowkey.flower.guard import write_guard
+
+
+@pytest.fixture
+def guard(tmp_path: Path) -> Iterator[Path]:
+    home = tmp_path / ("a" * 90) / "home"  # longer than paths of sockets may be
+    home.mkdir(parents=True)
+    (home / "approved.txt").touch()
+    write_guard(home / "guard", home / "approved.txt")
+    executor = subprocess.Popen(["sleep", "100"])
+    os.environ["EXECUTOR"] = str(executor.pid)
+    yield home / "guard" / "flwr-clientapp"
+    executor.kill()
+    executor.wait()
+
+
+def call(guard: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [str(guard), "--parent-pid", os.environ["EXECUTOR"], *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+
+
+def wait_for(condition: object, seconds: float = 60.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:  # type: ignore[operator]
+        time.sleep(0.1)
+    return bool(condition())  # type: ignore[operator]
+
+
+def test_jobs_give_the_same_with_and_without_a_standby_which_ends_with_the_executor(guard: Path) -> None:
+    socket = guard.parents[1] / "standby"
+    cold = call(guard, "--help")
+    assert cold.returncode == 0
+    assert wait_for(socket.exists)
+    assert stat.S_IMODE(socket.stat().st_mode) == 0o600
+    warm = call(guard, "--help")
+    assert (warm.returncode, warm.stdout) == (cold.returncode, cold.stdout)
+    assert call(guard, "--no-such-option").returncode == 2
+    subprocess.run(["kill", os.environ["EXECUTOR"]], check=True)
+    assert wait_for(lambda: not socket.exists())
+
+
+def test_a_dead_standby_is_replaced(guard: Path) -> None:
+    socket = guard.parents[1] / "standby"
+    call(guard, "--help")
+    assert wait_for(socket.exists)
+    running = subprocess.run(
+        ["pgrep", "-f", f"lowkey.flower.warm {socket}"], capture_output=True, text=True, check=True
+    )
+    subprocess.run(["kill", "-9", *running.stdout.split()], check=True)
+    time.sleep(0.2)
+    assert call(guard, "--help").returncode == 0
+    assert wait_for(lambda: call(guard, "--help").returncode == 0)
+
+
+def test_the_program_of_the_guard_starts_quickly() -> None:
+    heavy = "{'flwr', 'numpy', 'torch', 'pydantic'}"
+    code = f"import lowkey.flower.guard, lowkey.flower.warm, sys; print(sorted({heavy} & set(sys.modules)))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
