@@ -16,13 +16,14 @@ from lowkey.flower.guard import write_guard
 
 
 @pytest.fixture
-def guard(tmp_path: Path) -> Iterator[Path]:
+def guard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     home = tmp_path / ("a" * 90) / "home"  # longer than paths of sockets may be
     home.mkdir(parents=True)
     (home / "approved.txt").touch()
     write_guard(home / "guard", home / "approved.txt")
     executor = subprocess.Popen(["sleep", "100"])
-    os.environ["EXECUTOR"] = str(executor.pid)
+    monkeypatch.setenv("EXECUTOR", str(executor.pid))
+    monkeypatch.setenv("FLWR_HOME", str(home / "flwr"))
     yield home / "guard" / "flwr-clientapp"
     executor.kill()
     executor.wait()
@@ -41,7 +42,7 @@ def wait_for(condition: object, seconds: float = 60.0) -> bool:
 
 
 def test_jobs_give_the_same_with_and_without_a_standby_which_ends_with_the_executor(guard: Path) -> None:
-    socket = guard.parents[1] / "standby"
+    socket = guard.parents[1] / "flwr/standby"
     cold = call(guard, "--help")
     assert cold.returncode == 0
     assert wait_for(socket.exists)
@@ -54,7 +55,7 @@ def test_jobs_give_the_same_with_and_without_a_standby_which_ends_with_the_execu
 
 
 def test_a_dead_standby_is_replaced(guard: Path) -> None:
-    socket = guard.parents[1] / "standby"
+    socket = guard.parents[1] / "flwr/standby"
     call(guard, "--help")
     assert wait_for(socket.exists)
     running = subprocess.run(

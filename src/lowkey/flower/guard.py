@@ -141,7 +141,7 @@ def _skip_package(name: str, place: Path) -> None:
 if __name__ == "__main__":
     from lowkey.flower.warm import hand_over
 
-    code = hand_over(Path(os.environ[_LIST_VARIABLE]).with_name("standby"), sys.argv[1:])
+    code = hand_over(Path(os.environ.get("FLWR_HOME", Path.home() / ".flwr")) / "standby", sys.argv[1:])
     if code is None:
         main()
     sys.exit(code)

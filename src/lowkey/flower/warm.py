@@ -42,6 +42,7 @@ def hand_over(place: Path, arguments: Sequence[str]) -> int | None:
 
 def _start(place: Path, arguments: Sequence[str]) -> None:
     """Start the standby in the background; it stays in the group of the node, and ends with Flower's executor."""
+    place.parent.mkdir(parents=True, exist_ok=True)
     executor = arguments[arguments.index("--parent-pid") + 1] if "--parent-pid" in arguments else str(os.getppid())
     command = [sys.executable, "-P", "-m", __name__, str(place), executor]
     subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
