@@ -136,10 +136,7 @@ class Drill:
         while time.monotonic() < deadline:
             if condition():
                 return True
-            for name in self.federation.processes.ended():
-                if name.startswith("node-"):
-                    self.federation.processes.stop(name)
-                    self.federation.start_node(int(name.removeprefix("node-")))
+            self.federation.processes.revive("node-")
             time.sleep(0.2)
         return False
 
