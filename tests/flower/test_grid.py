@@ -125,6 +125,19 @@ def test_open_rounds_go_on_without_a_faulty_node(tmp_path: Path, fault: Callable
     assert metrics(setting)[0]["survivors"] == 3
 
 
+def test_open_rounds_fail_closed_below_their_declared_minimum(tmp_path: Path) -> None:
+    setting = Setting(tmp_path, OPEN[0], ["federation.min_clients=4"])
+    setting.grid.fault = lambda client, _message, handle: [] if client == 2 else [handle()]
+    with pytest.raises(RoundFailed, match="3 of 4 clients are online; at least 4 are needed"):
+        setting.serve()
+    setting.grid.fault = lambda client, message, handle: [] if (client, step_of(message)) == (2, "open") else [handle()]
+    with pytest.raises(RoundFailed, match="3 clients of the cohort of 4 answered; at least 4"):
+        setting.serve()
+    setting.grid.fault = lambda _client, _message, handle: [handle()]
+    setting.serve()
+    assert metrics(setting)[0]["survivors"] == 4
+
+
 @pytest.mark.parametrize("scheme", [OPEN, PRIVATE], ids=["open", "private"])
 def test_second_answers_are_ignored(tmp_path: Path, scheme: tuple[str, list[str]]) -> None:
     once, twice = Setting(tmp_path / "once", *scheme), Setting(tmp_path / "twice", *scheme)
@@ -398,7 +411,7 @@ def test_errors_of_the_data_stay_at_the_node(tmp_path: Path, monkeypatch: pytest
         return [reply]
 
     setting.grid.fault = listen
-    with pytest.raises(LowkeyError, match="no client of the cohort answered"):
+    with pytest.raises(LowkeyError, match="0 clients of the cohort of 4 answered"):
         setting.serve()
     assert failures
     assert all("4711" not in reason and "KeyError" in reason for reason in failures)

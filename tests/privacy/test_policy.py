@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from lowkey.errors import ConfigError, InvalidInput, PolicyRefused
-from lowkey.privacy import ClientLedger, Policy, Terms
-from lowkey.privacy.policy import server_epsilon
+from lowkey.privacy import ClientLedger, Policy, Terms, server_epsilon
 
 TERMS = Terms(
     noise_multiplier=1.54, clip_rule="norm at most 0.47", bits=20, length=83_200, members=160, survivors=144,

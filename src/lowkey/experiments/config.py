@@ -69,6 +69,9 @@ class FederationConfig(Section):
     )
     cohort: AtLeastOne = Field(default=100, description="expected contributors to a round, |K|")
     attempts: AtLeastOne = Field(default=3, description="how often a round with too few survivors is tried")
+    min_clients: AtLeastOne = Field(
+        default=1, description="least number of answers that make a round; private schemes: see privacy.dropouts"
+    )
 
 
 class CodecConfig(Section):
@@ -196,6 +199,8 @@ class Config(Section):
         private = scheme.endswith("-dp")
         if private and self.privacy is None:
             raise ValueError(f"{scheme} needs a [privacy] table with at least clip_norm")
+        if private and self.federation.min_clients != 1:
+            raise ValueError(f"federation.min_clients is for schemes without privacy; of {scheme} set privacy.dropouts")
         if not private and self.privacy is not None:
             raise ValueError(f"{scheme} gives no privacy; remove the [privacy] table or use {scheme}-dp")
         if self.federation.cohort > self.data.clients:

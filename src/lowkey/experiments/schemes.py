@@ -37,6 +37,7 @@ def scheme_of(config: Config) -> Scheme:
         max_iterations=config.decoder.max_iterations,
         server_rate=config.server.rate,
         momentum=config.server.momentum,
+        min_clients=config.federation.min_clients,
         seed=config.seed,
         **private,  # type: ignore[arg-type]
     )

@@ -28,6 +28,7 @@ _PACKAGES = ("lowkey", "numpy", "scipy", "torch", "dp-accounting", "cryptography
 _FREE_TO_CHANGE = (
     "federation.rounds",
     "federation.attempts",
+    "federation.min_clients",
     "evaluation",
     "runtime",
     "deployment",

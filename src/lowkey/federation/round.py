@@ -58,7 +58,7 @@ def round_flow(
             number=number, attempt=attempt, ledger=ledger, directory=directory, clock=clock,
         )  # fmt: skip
     else:
-        mean = yield from open_mean(number, attempt, state, operator, cohort, clock)
+        mean = yield from open_mean(number, attempt, state, operator, cohort, privacy.survivors, clock)
 
     # 3. Momentum, error feedback, recovery: pure post-processing of the mean.
     with clock.stage("decode"):

@@ -147,6 +147,7 @@ def make_scheme(
     adaptive_clip: bool = False,
     max_contributions: int | None = None,
     aggregation: Aggregation = "plain",
+    min_clients: int = 1,
     seed: int = 0,
 ) -> Scheme:
     """Compose one of the eight schemes.
@@ -172,6 +173,7 @@ def make_scheme(
     adaptive_clip : let ``clip_norm`` follow the median norm of updates, privately.
     max_contributions : rounds in which one client's data may be used; None for no limit.
     aggregation : "masked" runs the whole secure aggregation, "plain" adds the same integers openly (simulation).
+    min_clients : least number of answers that make a round without privacy; in private ones ``dropouts`` says it.
     seed : names the public shuffle and subsets, cohorts of schemes without privacy, and the order of local SGD.
     """
     if name not in SCHEMES:
@@ -185,7 +187,9 @@ def make_scheme(
     if not private:
         if clip_norm is not None or noise_multiplier is not None:
             raise InvalidInput(f"{name} gives no privacy; leave out clip_norm and noise_multiplier, or use {name}-dp")
-        privacy = NoPrivacy(sampling=make_sampling("fixed", population=num_clients, cohort=cohort))
+        privacy = NoPrivacy(
+            sampling=make_sampling("fixed", population=num_clients, cohort=cohort), survivors=min_clients
+        )
     elif clip_norm is None or noise_multiplier is None:
         raise InvalidInput(
             f"{name} needs privacy.clip_norm and privacy.noise_multiplier; 'lowkey privacy calibrate' finds the noise "

@@ -73,9 +73,9 @@ class Mean:
 
 
 def open_mean(
-    number: int, attempt: int, state: RunState, operator: Operator, cohort: Cohort, clock: StageClock
+    number: int, attempt: int, state: RunState, operator: Operator, cohort: Cohort, least: int, clock: StageClock
 ) -> Generator[Requests, Replies, Mean]:
-    """The weighted mean of vectors sent as they are; who does not answer is left out."""
+    """The weighted mean of vectors sent as they are; who does not answer is left out, if at least ``least`` do."""
     asked = {client: Request(round=number, attempt=attempt, weights=state.weights) for client in cohort.contributors}
     replies = yield asked
     total, weight, norms = np.zeros(operator.num_measurements, np.float32), 0.0, []
@@ -87,8 +87,11 @@ def open_mean(
             total += vector
             weight += reply.weight
             norms.append(float(np.linalg.norm(vector)) / reply.weight)
-    if not norms:
-        raise RoundFailed("no client of the cohort answered; check the clients and run the round again")
+    if len(norms) < least:
+        raise RoundFailed(
+            f"{len(norms)} clients of the cohort of {len(asked)} answered; at least {least} are needed "
+            "(federation.min_clients). Check the clients and run the round again"
+        )
     total /= np.float32(weight)
     return Mean(value=total, survivors=len(norms), median_norm=statistics.median(norms))
 

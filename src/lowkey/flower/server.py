@@ -112,7 +112,7 @@ def log_round(record: RoundRecord) -> None:
 def _least(parts: ServerParts) -> int:
     """Clients without whom a round cannot succeed."""
     privacy = parts.scheme.privacy
-    return privacy.shares.survivors if isinstance(privacy, ClientLevelPrivacy) else 1
+    return privacy.shares.survivors if isinstance(privacy, ClientLevelPrivacy) else privacy.survivors
 
 
 def _log_to_stderr() -> None:

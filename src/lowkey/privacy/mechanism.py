@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from lowkey import checks
+from lowkey.errors import InvalidInput
 from lowkey.privacy.adaptive import AdaptiveClip
 from lowkey.privacy.encoding import Encoding
 from lowkey.privacy.events import Event, require_small_delta
@@ -18,10 +19,20 @@ from lowkey.rng import BitSource
 
 @dataclass(frozen=True, kw_only=True)
 class NoPrivacy:
-    """The identity twin: cohorts are drawn, vectors pass as they are, nothing is spent."""
+    """The identity twin: cohorts are drawn, vectors pass as they are, nothing is spent.
+
+    ``survivors`` is the least number of answers that make a mean.
+    """
 
     sampling: Sampling
+    survivors: int = 1
     private = False
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.survivors <= self.sampling.roster_size:
+            raise InvalidInput(
+                f"federation.min_clients is {self.survivors}; it must lie in 1 … {self.sampling.roster_size} (cohort)"
+            )
 
     def protect(self, measurement: Measurement) -> Open:
         checks.finite_norm("update", measurement.value)
