@@ -248,7 +248,7 @@ def play_through(scheme, change, ledger: Ledger | None = None) -> RunState:  # t
 
 def test_dropouts_of_an_open_round_are_left_out() -> None:
     assert play_through(scheme_for("fl-std"), lambda n, r: None if n == 0 else r).round == 1
-    with pytest.raises(RoundFailed, match="no client"):
+    with pytest.raises(RoundFailed, match="0 clients of the cohort"):
         play_through(scheme_for("fl-std"), lambda n, r: None)
 
 
