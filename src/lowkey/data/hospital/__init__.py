@@ -1,0 +1,19 @@
+"""In-hospital mortality: public admissions and a synthetic stand-in, as sparse features divided among hospitals.
+
+Needs polars and scikit-learn (``pip install 'lowkey[hospital]'``), which no other part of Lowkey does.
+"""
+
+from lowkey.data.hospital.admissions import Admissions
+from lowkey.data.hospital.source import Counts, Feature, Source
+from lowkey.data.hospital.sources import SOURCES, SourceCheck, check_source, load_admissions
+
+__all__ = [
+    "SOURCES",
+    "Admissions",
+    "Counts",
+    "Feature",
+    "Source",
+    "SourceCheck",
+    "check_source",
+    "load_admissions",
+]
