@@ -4,6 +4,7 @@ Needs polars and scikit-learn (``pip install 'lowkey[hospital]'``), which no oth
 """
 
 from lowkey.data.hospital.admissions import Admissions
+from lowkey.data.hospital.features import FeatureEncoder, SparseRows, fit_features
 from lowkey.data.hospital.source import Counts, Feature, Source
 from lowkey.data.hospital.sources import SOURCES, SourceCheck, check_source, load_admissions
 
@@ -12,8 +13,11 @@ __all__ = [
     "Admissions",
     "Counts",
     "Feature",
+    "FeatureEncoder",
     "Source",
     "SourceCheck",
+    "SparseRows",
     "check_source",
+    "fit_features",
     "load_admissions",
 ]
