@@ -4,6 +4,8 @@ Needs polars and scikit-learn (``pip install 'lowkey[hospital]'``), which no oth
 """
 
 from lowkey.data.hospital.admissions import Admissions
+from lowkey.data.hospital.clients import HospitalClients, HospitalData, balanced_rows, make_hospital_data
+from lowkey.data.hospital.division import Division, Layout, divide
 from lowkey.data.hospital.features import FeatureEncoder, SparseRows, fit_features
 from lowkey.data.hospital.source import Counts, Feature, Source
 from lowkey.data.hospital.sources import SOURCES, SourceCheck, check_source, load_admissions
@@ -12,12 +14,19 @@ __all__ = [
     "SOURCES",
     "Admissions",
     "Counts",
+    "Division",
     "Feature",
     "FeatureEncoder",
+    "HospitalClients",
+    "HospitalData",
+    "Layout",
     "Source",
     "SourceCheck",
     "SparseRows",
+    "balanced_rows",
     "check_source",
+    "divide",
     "fit_features",
     "load_admissions",
+    "make_hospital_data",
 ]

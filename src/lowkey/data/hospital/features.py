@@ -45,7 +45,7 @@ class FeatureEncoder:
                 f"{', '.join(self.columns)}"
             )
         if len(rows) == 0:
-            return sparse.csr_array((0, len(self.names)), dtype=np.float32)
+            return sparse.csr_array(np.empty((0, len(self.names)), np.float32))
         parts: list[Any] = []
         if self.scale is not None:
             parts.append(self.scale.transform(_numbers(admissions, rows)))
