@@ -9,6 +9,7 @@ from lowkey.data.hospital.division import Division, Layout, divide
 from lowkey.data.hospital.features import FeatureEncoder, SparseRows, fit_features
 from lowkey.data.hospital.source import Counts, Feature, Source
 from lowkey.data.hospital.sources import SOURCES, SourceCheck, check_source, load_admissions
+from lowkey.data.hospital.synthetic import SyntheticHospitalData, bayes_auroc, make_synthetic_hospital_data
 
 __all__ = [
     "SOURCES",
@@ -23,10 +24,13 @@ __all__ = [
     "Source",
     "SourceCheck",
     "SparseRows",
+    "SyntheticHospitalData",
     "balanced_rows",
+    "bayes_auroc",
     "check_source",
     "divide",
     "fit_features",
     "load_admissions",
     "make_hospital_data",
+    "make_synthetic_hospital_data",
 ]
