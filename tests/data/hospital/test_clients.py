@@ -32,6 +32,17 @@ def test_features_and_labels_stay_together(tmp_path: Path) -> None:
     assert repr(data).startswith("HospitalData(source='diabetes130'")
 
 
+def test_features_are_fitted_on_training_rows_alone(tmp_path: Path) -> None:
+    """All counts of medications differ, so that some division holds out the smallest or the largest."""
+    admissions = load_admissions("diabetes130", write(tmp_path / "t.csv", diabetes(120)), any_version=True)
+    for seed in range(10):
+        layout = Layout(admissions_per_client=12)
+        data = make_hospital_data(admissions, layout, rng=np.random.default_rng(seed), min_count=2)
+        medications = data.train[:, [data.feature_names.index("medications")]].toarray()
+        assert medications.min() == 0
+        assert medications.max() == pytest.approx(1, abs=1e-6)
+
+
 def test_balanced_rows_keep_every_death_and_redraw_survivors() -> None:
     died = np.arange(50) % 10 == 0
     rng = np.random.default_rng(0)

@@ -118,7 +118,7 @@ def _world(hospitals: int, rng: np.random.Generator) -> _SyntheticWorld:
     popularity = 1.0 / np.arange(1, _DRUGS + 1)
     weights = np.zeros(FEATURES)
     weights[:_FIRST_DRUG] = (3.0, 2.0, 0.1, 0.0, 0.0, 0.5, 0.0, 0.8, 0.0)
-    weights[_FIRST_DRUG:] = rng.normal(0.0, 0.3, _DRUGS)
+    weights[_FIRST_DRUG:] = 0.3 * rng.choice((-1, 1), _DRUGS)
     weights[_FIRST_DRUG : _FIRST_DRUG + 300] *= 2  # what is common tells more, so that it can be learned
     world = _SyntheticWorld(
         hospital_ends=np.cumsum(sizes / sizes.sum()),
