@@ -34,6 +34,8 @@ HOMES = {
     "typer": {"cli"},
     "rich": {"cli"},
     "tensorboard": {"experiments"},
+    "polars": {"data"},
+    "sklearn": {"data"},
 }
 
 
@@ -90,8 +92,8 @@ HELP = (
 @pytest.mark.parametrize(
     ("code", "heavy"),
     [
-        (CORE, {"torch", "matplotlib", "typer", "pydantic"}),
-        (HELP, {"torch", "matplotlib", "scipy", "dp_accounting", "pydantic"}),
+        (CORE, {"torch", "matplotlib", "typer", "pydantic", "polars", "sklearn"}),
+        (HELP, {"torch", "matplotlib", "scipy", "dp_accounting", "pydantic", "polars", "sklearn"}),
     ],
     ids=["everything up to federation", "help"],
 )

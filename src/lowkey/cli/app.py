@@ -10,7 +10,7 @@ import click
 import typer
 
 import lowkey
-from lowkey.cli import audit, demo, flower, presets, privacy, report, run, status
+from lowkey.cli import audit, data, demo, flower, presets, privacy, report, run, status
 from lowkey.errors import LowkeyError
 
 app = typer.Typer(
@@ -25,6 +25,7 @@ app.command("demo")(demo.demo)
 app.command("report")(report.report)
 app.command("status")(status.status)
 app.command("audit")(audit.audit)
+app.add_typer(data.app, name="data")
 app.add_typer(presets.app, name="presets")
 app.add_typer(privacy.app, name="privacy")
 app.add_typer(flower.app, name="flower")

@@ -37,6 +37,17 @@ def flower_needed() -> Iterator[None]:
         raise LowkeyError("deployment needs Flower; install it with: pip install 'lowkey[flower]'") from None
 
 
+@contextmanager
+def hospital_needed() -> Iterator[None]:
+    """Imports of what reads hospital data: says how to get it where it is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] not in ("polars", "sklearn"):
+            raise
+        raise LowkeyError("hospital data needs polars and scikit-learn: pip install 'lowkey[hospital]'") from None
+
+
 def emit(value: Any) -> None:
     """The JSON line."""
     typer.echo(json.dumps(value))

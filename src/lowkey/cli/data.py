@@ -1,0 +1,52 @@
+"""``lowkey data check``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lowkey.cli.output import JsonOption, emit, hospital_needed
+
+app = typer.Typer(help="Public data sets that Lowkey can learn from.")
+
+
+@app.callback()
+def _data() -> None:
+    """Public data sets that Lowkey can learn from."""
+
+
+@app.command("check")
+def check(
+    source: Annotated[str, typer.Argument(help="diabetes130 or sih-sus.")],
+    path: Annotated[Path, typer.Argument(help="The CSV file, plain, .gz or .zip, or a directory that holds it.")],
+    *,
+    any_version: Annotated[
+        bool, typer.Option("--any-version", help="Tell what a file holds that is not the reference file.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Check a copy of a public data set: checksum, rows, deaths, and the cohort that is learned from."""
+    with hospital_needed():
+        from lowkey.data.hospital import check_source
+
+    found = check_source(source, path, any_version=any_version)
+    if as_json:
+        emit(found.to_json())
+        return
+    counts = found.counts
+    hospitals = "" if counts.hospitals is None else f", {counts.hospitals:,} hospitals"
+    lines = {
+        "file": found.path,
+        "sha256": found.sha256,
+        "all": _share(counts.rows, counts.deaths),
+        "cohort": _share(counts.cohort_rows, counts.cohort_deaths) + hospitals,
+        "verdict": "the reference file" if found.reference else "another version: results will not be comparable",
+    }
+    for name, value in lines.items():
+        typer.echo(f"{name:>7}  {value}")
+
+
+def _share(rows: int, deaths: int) -> str:
+    return f"{rows:,} admissions, {deaths:,} deaths ({deaths / max(rows, 1):.2%})"

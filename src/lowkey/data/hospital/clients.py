@@ -1,0 +1,108 @@
+"""Everything that a run on hospital data learns from and is tested on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowkey.data.hospital.admissions import Admissions
+from lowkey.data.hospital.division import Labels, Layout, divide
+from lowkey.data.hospital.features import Rows, SparseRows, fit_features
+from lowkey.data.partition import Partition
+from lowkey.errors import InvalidInput
+
+
+@dataclass(frozen=True, kw_only=True)
+class HospitalData:
+    """Sparse training rows with their division among clients, and the union of all held-out rows.
+
+    Rows are dense only when somebody asks: :class:`HospitalClients` for one client's, ``test[a:b].toarray()`` for a
+    batch of test rows.
+    """
+
+    source: str
+    feature_names: tuple[str, ...] = field(repr=False)
+    train: SparseRows = field(repr=False)
+    train_died: Labels = field(repr=False)
+    clients: Partition = field(repr=False)
+    test: SparseRows = field(repr=False)
+    test_died: Labels = field(repr=False)
+    excluded_hospitals: int = 0
+    excluded_admissions: int = 0
+
+    def summary(self) -> dict[str, int]:
+        """Counts of everything."""
+        return {
+            "features": len(self.feature_names),
+            "clients": len(self.clients),
+            "train_admissions": len(self.train_died),
+            "train_deaths": int(self.train_died.sum()),
+            "test_admissions": len(self.test_died),
+            "test_deaths": int(self.test_died.sum()),
+            "smallest_client": int(self.clients.sizes.min()),
+            "largest_client": int(self.clients.sizes.max()),
+            "excluded_hospitals": self.excluded_hospitals,
+            "excluded_admissions": self.excluded_admissions,
+        }
+
+
+@dataclass(frozen=True)
+class HospitalClients:
+    """Datasets of all clients, made on access: dense features and 1.0 for each death, of one client at a time."""
+
+    data: HospitalData
+
+    def __len__(self) -> int:
+        return len(self.data.clients)
+
+    def __getitem__(self, client: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        rows = self.data.clients[client]
+        return self.data.train[rows].toarray(), self.data.train_died[rows].astype(np.float32)
+
+
+def make_hospital_data(
+    admissions: Admissions, layout: Layout, *, rng: np.random.Generator, min_count: int = 100
+) -> HospitalData:
+    """Divide admissions among clients, fit features on their training rows, and encode both sides.
+
+    Parameters
+    ----------
+    admissions : of :func:`load_admissions`.
+    layout : virtual or real hospitals, and who is held out.
+    rng : of the division.
+    min_count : training rows that a category or code needs for a column of its own.
+
+    Guarantees
+    ----------
+    Nothing of a held-out row reaches the training side. Fitting pools statistics of all clients outside of any ε: see
+    :func:`fit_features`.
+    """
+    division = divide(admissions.died, layout, rng=rng, patients=admissions.patients, hospitals=admissions.hospitals)
+    encode = fit_features(admissions, division.train, min_count=min_count)
+    return HospitalData(
+        source=admissions.source,
+        feature_names=encode.names,
+        train=encode(admissions, division.train),
+        train_died=admissions.died[division.train],
+        clients=division.clients,
+        test=encode(admissions, division.test),
+        test_died=admissions.died[division.test],
+        excluded_hospitals=division.excluded_hospitals,
+        excluded_admissions=division.excluded_admissions,
+    )
+
+
+def balanced_rows(died: Labels, rng: np.random.Generator) -> Rows:
+    """A client's rows for one round: every death, and as many survivors, drawn anew at each call.
+
+    Where fewer survived than died, all survivors are taken.
+    """
+    dead, alive = np.flatnonzero(died), np.flatnonzero(~died)
+    if len(dead) == 0 or len(alive) == 0:
+        raise InvalidInput(
+            f"{len(dead)} of the client's {len(died)} patients died; balancing needs deaths and survivors: "
+            "make clients with min_deaths of at least 1"
+        )
+    return np.concatenate([dead, rng.choice(alive, min(len(dead), len(alive)), replace=False)])

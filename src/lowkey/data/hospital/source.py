@@ -1,0 +1,105 @@
+"""What is known about a public file of admissions: its shape, its cohort, and which columns may be learned from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import polars as pl
+
+from lowkey.errors import InvalidInput
+
+
+@dataclass(frozen=True, kw_only=True)
+class Feature:
+    """One feature, as an expression over the columns of the file.
+
+    A numeric expression gives numbers, a categorical one text, and one of codes a list of text.
+    """
+
+    kind: Literal["numeric", "categorical", "codes"]
+    value: pl.Expr = field(repr=False)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the file that the feature is made of."""
+        return tuple(dict.fromkeys(self.value.meta.root_names()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """What a file holds: all rows, and the cohort that is learned from."""
+
+    rows: int
+    deaths: int
+    cohort_rows: int
+    cohort_deaths: int
+    hospitals: int | None = None
+    """Hospitals of the cohort, where they are known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A public data set.
+
+    Parameters
+    ----------
+    name : how users call it.
+    title : how people call it.
+    obtain : where to get it and how to cite it.
+    files : names it is looked for under in a directory, best first; the first is the CSV file itself.
+    sha256 : of the CSV file, decompressed: archives of different makers differ.
+    counts : what the reference file holds.
+    died : the label; null where it is unknown.
+    cohort : which rows are learned from; a row for which it is unknown is left out.
+    leaking : columns that tell, or follow from, how the stay ended; no feature may be made of them.
+    features : everything that can be learned from, by name.
+    default : names of the features that are taken when none are named.
+    patient, hospital : columns with ids, where there are any.
+
+    Guarantees
+    ----------
+    A source with a feature made of a leaking column, of the label or of an id cannot be constructed.
+    """
+
+    name: str
+    title: str
+    obtain: str
+    files: tuple[str, ...]
+    sha256: str
+    counts: Counts
+    died: pl.Expr = field(repr=False)
+    cohort: pl.Expr = field(repr=False)
+    leaking: frozenset[str]
+    features: Mapping[str, Feature] = field(repr=False)
+    default: tuple[str, ...]
+    patient: str | None = None
+    hospital: str | None = None
+
+    def __post_init__(self) -> None:
+        ids = {column for column in (self.patient, self.hospital) if column}
+        barred = self.leaking | ids | set(self.died.meta.root_names())
+        for name, feature in self.features.items():
+            if leak := barred & set(feature.columns):
+                raise InvalidInput(
+                    f"feature {name} of {self.name} is made of {min(leak)}, which tells the outcome or who"
+                )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns that the file must have."""
+        features = [column for feature in self.features.values() for column in feature.columns]
+        ids = [column for column in (self.patient, self.hospital) if column]
+        roots = [*self.died.meta.root_names(), *self.cohort.meta.root_names(), *ids, *features]
+        return tuple(dict.fromkeys(roots))
+
+    def chosen(self, names: tuple[str, ...] | None) -> dict[str, Feature]:
+        """Features by name; the default ones when none are named."""
+        names = self.default if names is None else names
+        unknown = [name for name in names if name not in self.features]
+        if unknown or not names:
+            raise InvalidInput(
+                f"features of {self.name} are {list(names)}; choose at least one of {', '.join(self.features)}"
+            )
+        return {name: self.features[name] for name in names}

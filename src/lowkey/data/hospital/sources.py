@@ -1,0 +1,134 @@
+"""The public sources by name: load their cohort as :class:`Admissions`, or check a copy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from lowkey.data.hospital.admissions import Admissions
+from lowkey.data.hospital.diabetes130 import DIABETES130
+from lowkey.data.hospital.files import OTHER_VERSION, read_table
+from lowkey.data.hospital.sih_sus import SIH_SUS
+from lowkey.data.hospital.source import Counts, Feature, Source
+from lowkey.errors import DataError, InvalidInput
+
+SOURCES: Mapping[str, Source] = {source.name: source for source in (DIABETES130, SIH_SUS)}
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceCheck:
+    """What was found in a copy of a source."""
+
+    source: str
+    path: str
+    sha256: str
+    counts: Counts
+    reference: bool
+    """Whether checksum and counts are those of the reference file."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {key: value for key, value in asdict(self).items() if key != "counts"} | asdict(self.counts)
+
+
+def find_source(name: str) -> Source:
+    """A source by its name."""
+    if name not in SOURCES:
+        raise InvalidInput(f"data source is {name!r}; it must be one of {', '.join(SOURCES)}")
+    return SOURCES[name]
+
+
+def check_source(name: str, path: str | Path, *, any_version: bool = False) -> SourceCheck:
+    """Compare checksum, row and death counts with those of the reference file.
+
+    Raises
+    ------
+    DataError : when they differ, unless ``any_version`` is set.
+    """
+    source = find_source(name)
+    table, digest = read_table(source, Path(path), any_version=any_version)
+    counts = _counts(source, _labelled(source, table))
+    if counts != source.counts and not any_version:
+        differing = [
+            f"{key.replace('_', ' ')} {found} instead of {expected}"
+            for (key, found), expected in zip(asdict(counts).items(), asdict(source.counts).values(), strict=True)
+            if found != expected
+        ]
+        raise DataError(f"{path} holds other counts than {name}: {'; '.join(differing)}; {OTHER_VERSION}")
+    reference = digest == source.sha256 and counts == source.counts
+    return SourceCheck(source=name, path=str(path), sha256=digest, counts=counts, reference=reference)
+
+
+def load_admissions(
+    name: str, path: str | Path, *, features: Sequence[str] | None = None, any_version: bool = False
+) -> Admissions:
+    """The cohort of a source, with its checksum verified.
+
+    Parameters
+    ----------
+    name : "diabetes130" or "sih-sus".
+    path : the CSV file, plain, gzipped or zipped, or a directory that holds one of these.
+    features : names of what to learn from, of ``SOURCES[name].features``; unset: the source's default.
+    any_version : accept a file whose checksum is not the reference's, such as a newer release or a part.
+    """
+    source = find_source(name)
+    chosen = source.chosen(None if features is None else tuple(features))
+    table, _ = read_table(source, Path(path), any_version=any_version)
+    cohort = _labelled(source, table).filter(source.cohort)
+    if cohort.is_empty():
+        raise DataError(f"{path} has {len(table)} rows, but none is in the cohort of {name}; it must have some")
+    return Admissions(
+        source=name,
+        numeric=cohort.select(_numeric(cohort, chosen)),
+        categorical=cohort.select(
+            feature.value.fill_null(UNKNOWN).alias(key) for key, feature in _of_kind(chosen, "categorical")
+        ),
+        codes=cohort.select(feature.value.alias(key) for key, feature in _of_kind(chosen, "codes")),
+        died=cohort["died"].to_numpy(),
+        patients=cohort[source.patient].to_numpy().astype(str) if source.patient else None,
+        hospitals=cohort[source.hospital].to_numpy().astype(str) if source.hospital else None,
+    )
+
+
+def _labelled(source: Source, table: pl.DataFrame) -> pl.DataFrame:
+    """Add the label, which every row must have, as must ids."""
+    table = table.with_columns(died=source.died)
+    for column in ("died", source.patient, source.hospital):
+        if column and (missing := table[column].null_count()):
+            what = source.died.meta.root_names()[0] if column == "died" else column
+            raise DataError(
+                f"{missing} of {len(table)} rows have no usable {what}; each row of {source.name} needs one"
+            )
+    return table
+
+
+def _counts(source: Source, table: pl.DataFrame) -> Counts:
+    cohort = table.filter(source.cohort)
+    return Counts(
+        rows=len(table),
+        deaths=int(table["died"].sum()),
+        cohort_rows=len(cohort),
+        cohort_deaths=int(cohort["died"].sum()),
+        hospitals=cohort[source.hospital].n_unique() if source.hospital else None,
+    )
+
+
+def _of_kind(features: Mapping[str, Feature], kind: str) -> list[tuple[str, Feature]]:
+    return [(name, feature) for name, feature in features.items() if feature.kind == kind]
+
+
+def _numeric(cohort: pl.DataFrame, features: Mapping[str, Feature]) -> list[pl.Series]:
+    """Numbers, missing ones null; text that is no number is an error rather than missing."""
+    columns = []
+    for name, feature in _of_kind(features, "numeric"):
+        (column,) = feature.columns
+        values = cohort.select(feature.value.alias(name)).to_series()
+        strange = cohort[column].filter(values.is_null() & cohort[column].is_not_null())
+        if len(strange):
+            raise DataError(f"column {column} holds {strange[0]!r} in {len(strange)} rows; it must hold numbers")
+        columns.append(values)
+    return columns

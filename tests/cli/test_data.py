@@ -1,0 +1,27 @@
+"""``lowkey data check``: what it tells, and exit code 2 for files that are not the reference."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.cli.test_cli import error_of, json_of, lowkey
+from tests.data.hospital.tables import real, sih, write
+
+
+def test_the_reference_file_passes() -> None:
+    found = json_of("data", "check", "sih-sus", real("sih_sus"))
+    assert found["reference"] is True
+    assert (found["rows"], found["deaths"], found["cohort_rows"], found["hospitals"]) == (169_512, 7_440, 97_540, 726)
+
+
+def test_another_file_is_refused_or_told_about(tmp_path: Path) -> None:
+    path = write(tmp_path / "table.csv", sih())
+    assert "--any-version" in error_of("data", "check", "sih-sus", path)
+    text = lowkey("data", "check", "sih-sus", path, "--any-version").stdout
+    assert "6 admissions, 2 deaths (33.33%), 2 hospitals" in text
+    assert "another version" in text
+
+
+def test_bad_requests() -> None:
+    assert "one of diabetes130, sih-sus" in error_of("data", "check", "mimic", ".")
+    assert "does not exist; get" in error_of("data", "check", "diabetes130", "nowhere.zip")
