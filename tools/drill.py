@@ -1,10 +1,10 @@
 """A fault drill on real processes: nodes, apps and servers are killed and misbehave, one after the other.
 
-    python tools/drill.py [--only WORD] [--write docs/drill.md]
+    python tools/drill.py [--only WORD] [--lanes 3] [--write docs/drill.md]
 
 Four clients on loopback learn by a private scheme that tolerates one dropout. Each scenario strikes in a round of its
 own; the table says how that round ended. It takes about half an hour: a node that was killed is let in again by Flower
-only when its old session has expired.
+only when its old session has expired. Scenarios are divided among federations that run side by side.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import contextlib
 import json
 import os
 import signal
+import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -22,13 +23,14 @@ from pathlib import Path
 from lowkey.cli.run import load_config
 from lowkey.experiments import RunDirectory
 from lowkey.flower.local import LocalFederation, local_federation, prepare
+from lowkey.flower.processes import Processes
 from lowkey.privacy import ClientLedger, Ledger
 
 NODES = 4
 SETTINGS = [
     "federation.rounds=500", "federation.attempts=5", "privacy.target_epsilon=5000", "privacy.noise_multiplier=1.0",
-    "privacy.dropouts=0.25", "privacy.colluders=0", "privacy.max_contributions=1000", "deployment.agree_seconds=40",
-    "deployment.train_seconds=60", "deployment.gather_seconds=120",
+    "privacy.dropouts=0.25", "privacy.colluders=0", "privacy.max_contributions=1000", "deployment.agree_seconds=30",
+    "deployment.train_seconds=45", "deployment.gather_seconds=120",
 ]  # fmt: skip
 STEPS = {
     "Invite": "advertise",
@@ -134,10 +136,7 @@ class Drill:
         while time.monotonic() < deadline:
             if condition():
                 return True
-            for name in self.federation.processes.ended():
-                if name.startswith("node-"):
-                    self.federation.processes.stop(name)
-                    self.federation.start_node(int(name.removeprefix("node-")))
+            self.federation.processes.revive("node-")
             time.sleep(0.2)
         return False
 
@@ -252,14 +251,9 @@ def table(rows, notes) -> str:
     return head + body + "\n" + "".join(f"- {note}\n" for note in notes)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="scenarios whose name contains this")
-    parser.add_argument("--write", type=Path, help="file whose table to replace")
-    options = parser.parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # leave no process behind
+def run_lane(chosen: list[Scenario], rows: Path) -> None:
+    """Play some scenarios in a federation of their own."""
     config = load_config("demo/fl-cs-dp", SETTINGS, nodes=NODES)
-    rows = []
     with tempfile.TemporaryDirectory() as directory:
         home, out = Path(directory) / "home", Path(directory) / "run"
         prepare(home, config)
@@ -267,15 +261,47 @@ def main():
         app = home / "app/preset/client_app.py"
         text = app.read_text().replace('"lowkey.toml"))', '"lowkey.toml"), mods=[fault])')
         app.write_text(text.replace("import client_app", "import client_app\nfrom preset.faults import fault"))
-        with local_federation(config, home, say=print) as federation:
+        with local_federation(config, home) as federation:
             drill = Drill(federation, out)
             drill.wait(lambda: len(drill.rounds()) >= 1)
-            for scenario in scenarios():
-                if options.only in scenario.name:
-                    rows.append(drill.play(scenario))
-                    print(json.dumps(rows[-1]), flush=True)
+            for scenario in chosen:
+                row = drill.play(scenario)
+                print(json.dumps(row), flush=True)
+                with rows.open("a") as file:
+                    file.write(json.dumps(row) + "\n")
             notes = [*check_ledgers(drill), f"logs and databases with a private key in them: {len(leaked(drill))}"]
-    print(result := table(rows, notes))
+    with rows.open("a") as file:
+        file.write(json.dumps(notes) + "\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="scenarios whose name contains this")
+    parser.add_argument("--lanes", type=int, default=3, help="federations side by side")
+    parser.add_argument("--lane", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--rows", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--write", type=Path, help="file whose table to replace")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # leave no process behind
+    chosen = [scenario for scenario in scenarios() if options.only in scenario.name]
+    if options.lane is not None:
+        run_lane(chosen[options.lane :: options.lanes], options.rows)
+        return
+    with tempfile.TemporaryDirectory() as directory, Processes(Path(directory)) as lanes:
+        files = [Path(directory) / f"{lane}.jsonl" for lane in range(min(options.lanes, len(chosen)))]
+        command = [sys.executable, __file__, "--only", options.only, "--lanes", str(len(files))]
+        running = [
+            lanes.start(f"lane-{n}", [*command, "--lane", str(n), "--rows", str(file)], os.environ)
+            for n, file in enumerate(files)
+        ]
+        while any(process.poll() is None for process in running):
+            time.sleep(1)
+        lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+        logs = [(Path(directory) / f"lane-{n}.log").read_text()[-2000:] for n, p in enumerate(running) if p.returncode]
+    order = [scenario.name for scenario in chosen]
+    rows = sorted((line for line in lines if isinstance(line, dict)), key=lambda r: order.index(r["scenario"]))
+    notes = [note for line in lines if isinstance(line, list) for note in line]
+    print(result := table(rows, notes), *logs)
     if options.write:
         start, end = "<!-- table -->\n", "<!-- end of table -->"
         page = options.write.read_text(encoding="utf-8")

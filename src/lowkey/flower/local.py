@@ -39,6 +39,7 @@ _CONNECTION = "local"
 _START_SECONDS = 90.0
 _LOOK_SECONDS = 0.5
 _STATUS_SECONDS = 20.0
+_REVIVE_SECONDS = 5.0  # a node that was killed is refused until its old session has expired
 QUIET = {  # nothing here may reach out: no telemetry, no update check, no installation
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -236,7 +237,7 @@ def follow(
     federation: LocalFederation, run: str, out: Path, observe: Callable[[Mapping[str, Any]], None]
 ) -> dict[str, Any]:
     """Watch a run until it has a result; its files say how it ended, and Flower's status when they do not."""
-    shown, looked = 0, time.monotonic()
+    shown, looked, revived = 0, time.monotonic(), time.monotonic()
     while True:
         for metrics in _metrics(out)[shown:]:
             shown += 1
@@ -246,6 +247,9 @@ def follow(
             return result
         if (out / FAILURE_FILE).exists():
             raise RunError(json.loads((out / FAILURE_FILE).read_text(encoding="utf-8"))["error"])
+        if time.monotonic() - revived > _REVIVE_SECONDS:
+            revived = time.monotonic()
+            federation.processes.revive("node-")
         if time.monotonic() - looked > _STATUS_SECONDS:
             looked = time.monotonic()
             if (status := federation.status(run)).startswith("finished") and not (out / "result.json").exists():

@@ -28,6 +28,7 @@ class Processes:
     def __init__(self, logs: Path) -> None:
         self.logs = logs
         self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._commands: dict[str, tuple[Sequence[str], Mapping[str, str]]] = {}
         logs.mkdir(parents=True, exist_ok=True)
 
     def start(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -41,12 +42,15 @@ class Processes:
                 start_new_session=True,
                 preexec_fn=_end_with_parent if sys.platform == "linux" else None,
             )
-        self._running[name] = process
+        self._running[name], self._commands[name] = process, (command, environment)
         return process
 
-    def ended(self) -> list[str]:
-        """Names of those that have ended by themselves."""
-        return [name for name, process in self._running.items() if process.poll() is not None]
+    def revive(self, prefix: str) -> None:
+        """Start those again that have ended by themselves, as a supervisor would."""
+        for name, process in list(self._running.items()):
+            if name.startswith(prefix) and process.poll() is not None:
+                self.stop(name)
+                self.start(name, *self._commands[name])
 
     def stop(self, name: str) -> None:
         """End one process, first politely, with its whole group."""
