@@ -3,20 +3,29 @@
 from lowkey.learning.datasets import ClientDatasets, Examples
 from lowkey.learning.evaluate import TorchEvaluator
 from lowkey.learning.flat import FlatModel, layer_sizes, load_vector, model_vector
-from lowkey.learning.local_sgd import LocalSGD, Loss, TorchTrainer
-from lowkey.learning.models import FashionCNN, keras_initialise
+from lowkey.learning.local_sgd import Choice, LocalSGD, Loss, TorchTrainer
+from lowkey.learning.metrics import Metrics, accuracy, auroc, calibration, logistic_loss, mortality
+from lowkey.learning.models import FashionCNN, MortalityMLP, keras_initialise
 
 __all__ = [
+    "Choice",
     "ClientDatasets",
     "Examples",
     "FashionCNN",
     "FlatModel",
     "LocalSGD",
     "Loss",
+    "Metrics",
+    "MortalityMLP",
     "TorchEvaluator",
     "TorchTrainer",
+    "accuracy",
+    "auroc",
+    "calibration",
     "keras_initialise",
     "layer_sizes",
     "load_vector",
+    "logistic_loss",
     "model_vector",
+    "mortality",
 ]

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lowkey import checks
@@ -20,6 +21,8 @@ from lowkey.types import ClientId, FloatArray
 
 Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 Batches: TypeAlias = Literal["epochs", "independent"]
+Choice: TypeAlias = Callable[[NDArray[np.integer], np.random.Generator], NDArray[np.intp]]
+"""Which of a client's examples a round uses, by their targets; drawn anew in every round."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +62,7 @@ class TorchTrainer:
     clients : one dataset per client.
     sgd : steps, batch size and rate.
     loss : of outputs and targets; cross-entropy by default.
+    choice : of the examples that a round uses; all of them by default.
     device : where to compute, such as "cpu" or "cuda".
     """
 
@@ -69,9 +73,11 @@ class TorchTrainer:
         sgd: LocalSGD,
         *,
         loss: Loss = F.cross_entropy,
+        choice: Choice | None = None,
         device: str = "cpu",
     ) -> None:
         self._module, self._clients, self._sgd, self._loss, self._device = module, clients, sgd, loss, device
+        self._choice = choice
         self._model: FlatModel | None = None  # made where it is used: each worker process has its own
         self.num_clients = len(clients)
         self.num_coordinates = sum(layer_sizes(module))
@@ -88,6 +94,10 @@ class TorchTrainer:
             inputs, targets = as_tensors(self._clients[client], self._device)
         except InvalidInput as error:
             raise InvalidInput(f"data of client {client}: {error}") from error
+        num_examples = len(inputs)
+        if self._choice is not None:
+            chosen = torch.from_numpy(self._choice(targets.cpu().numpy(), rng))
+            inputs, targets = inputs[chosen], targets[chosen]
         model.load(weights)
         model.module.train()
         with torch.random.fork_rng(devices=[]):  # dropout repeats with the seed and leaves the caller's stream alone
@@ -102,7 +112,7 @@ class TorchTrainer:
                         if gradient is not None:
                             parameter.sub_(gradient, alpha=self._sgd.learning_rate)
         update = model.vector.cpu().numpy() - weights
-        return LocalUpdate(update, len(inputs))
+        return LocalUpdate(update, num_examples)
 
 
 def _batches(size: int, sgd: LocalSGD, rng: np.random.Generator) -> list[Tensor | None]:

@@ -31,6 +31,24 @@ class FashionCNN(nn.Module):
         return logits
 
 
+class MortalityMLP(nn.Sequential):
+    """Two hidden layers with ReLU and dropout, and the logit of dying in hospital.
+
+    With the paper's 7,280 inputs it has exactly 1,496,601 parameters.
+    """
+
+    def __init__(self, inputs: int, hidden: int = 200, dropout: float = 0.5) -> None:
+        super().__init__(
+            nn.Linear(inputs, hidden),
+            nn.ReLU(),
+            nn.Dropout(dropout),
+            nn.Linear(hidden, hidden),
+            nn.ReLU(),
+            nn.Dropout(dropout),
+            nn.Linear(hidden, 1),
+        )
+
+
 def keras_initialise(module: nn.Module, rng: np.random.Generator) -> nn.Module:
     """Glorot-uniform weights and zero biases in every convolution and dense layer, as Keras starts them.
 

@@ -1,0 +1,110 @@
+"""The network, data and metrics of the mortality task."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+from sklearn.metrics import balanced_accuracy_score, roc_auc_score
+
+from lowkey.errors import InvalidInput
+from lowkey.learning import (
+    LocalSGD,
+    MortalityMLP,
+    TorchEvaluator,
+    TorchTrainer,
+    auroc,
+    calibration,
+    logistic_loss,
+    model_vector,
+    mortality,
+)
+from lowkey.learning.datasets import as_tensors, in_batches
+
+
+def patients(size: int = 60, features: int = 30, seed: int = 0) -> tuple[scipy.sparse.csr_array, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    rows = scipy.sparse.random_array((size, features), density=0.1, format="csr", dtype=np.float32, rng=rng)
+    return rows, (rng.random(size) < 0.2).astype(np.int64)
+
+
+def test_the_papers_network_has_exactly_its_parameters() -> None:
+    assert model_vector(MortalityMLP(7280)).size == 1_496_601
+
+
+def test_sparse_inputs_learn_and_evaluate_as_dense_ones() -> None:
+    rows, died = patients()
+    module = MortalityMLP(30, hidden=8)
+    weights = model_vector(module)
+    options = {"loss": logistic_loss}
+    updates = [
+        TorchTrainer(module, [(inputs, died)], LocalSGD(steps=3), **options)
+        .train(weights, 0, np.random.default_rng(0))
+        .update
+        for inputs in (rows, rows.toarray())
+    ]
+    np.testing.assert_array_equal(*updates)
+    found = [
+        TorchEvaluator(module, (inputs, died), metrics=mortality, batch_size=7, **options)(weights)
+        for inputs in (rows, rows.toarray())
+    ]
+    assert found[0] == found[1]
+    assert {"accuracy", "loss", "auroc", "balanced_accuracy", "sensitivity", "specificity"} <= found[0].keys()
+
+
+def test_batches_of_sparse_rows_are_made_when_they_are_needed() -> None:
+    rows, died = patients(size=10)
+    batches, targets = in_batches((rows, died), 4)
+    assert [batch().shape for batch in batches] == [(4, 30), (4, 30), (2, 30)]
+    np.testing.assert_array_equal(torch.cat([batch() for batch in batches]), rows.toarray())
+    np.testing.assert_array_equal(targets, died)
+
+
+@pytest.mark.parametrize(
+    ("examples", "reason"),
+    [
+        ((scipy.sparse.csr_array((3, 2), dtype=np.float32), np.zeros(2)), "3 inputs but 2 targets"),
+        ((scipy.sparse.csr_array((0, 2), dtype=np.float32), np.zeros(0)), "empty"),
+    ],
+)
+def test_unusable_sparse_data_is_refused(examples: object, reason: str) -> None:
+    with pytest.raises(InvalidInput, match=reason):
+        as_tensors(examples)
+
+
+def test_a_round_uses_the_chosen_examples_and_counts_all() -> None:
+    rows, died = patients()
+    module, weights = MortalityMLP(30, hidden=8), model_vector(MortalityMLP(30, hidden=8))
+    first = np.arange(5)
+    chosen = TorchTrainer(module, [(rows, died)], LocalSGD(), loss=logistic_loss, choice=lambda _t, _rng: first)
+    alone = TorchTrainer(module, [(rows[:5], died[:5])], LocalSGD(), loss=logistic_loss)
+    ours, theirs = (t.train(weights, 0, np.random.default_rng(0)) for t in (chosen, alone))
+    np.testing.assert_array_equal(ours.update, theirs.update)
+    assert (ours.num_examples, theirs.num_examples) == (60, 5)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_metrics_agree_with_scikit_learn(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    died = rng.random(300) < 0.1
+    logits = np.round(rng.normal(size=300) + died, 1)  # with ties
+    found = mortality(torch.from_numpy(logits)[:, None], torch.from_numpy(died.astype(np.int64)))
+    assert found["auroc"] == pytest.approx(roc_auc_score(died, logits))
+    assert found["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(died, logits > 0))
+    assert found["true_positives"] + found["false_negatives"] == died.sum()
+    counts = ("true_positives", "false_negatives", "false_positives", "true_negatives")
+    assert sum(found[name] for name in counts) == 300
+
+
+def test_without_deaths_auroc_says_nothing() -> None:
+    assert auroc(np.arange(3.0), np.zeros(3, np.bool_)) == 0.5
+
+
+def test_calibration_of_a_perfect_forecast() -> None:
+    """Observed shares lie within 5 standard deviations of the predicted ones: false alarm below 1e-5."""
+    rng = np.random.default_rng(0)
+    logits = rng.normal(-1, 1.5, 20_000)
+    died = rng.random(20_000) < 1 / (1 + np.exp(-logits))
+    for predicted, observed, count in calibration(torch.from_numpy(logits), torch.from_numpy(died)):
+        assert abs(observed - predicted) < 5 * (predicted * (1 - predicted) / count) ** 0.5
