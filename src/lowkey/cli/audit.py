@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lowkey.cli.output import JsonOption, emit, human_epsilon, torch_needed
+from lowkey.cli.output import JsonOption, emit, extra_needed, human_epsilon
 from lowkey.cli.run import load_config
 
 if TYPE_CHECKING:  # imported when a command needs it, so that --help answers at once
@@ -49,7 +49,7 @@ def audit(
     """
     from lowkey.report import write_audit
 
-    with torch_needed():
+    with extra_needed():
         from lowkey.experiments.schemes import scheme_of
         from lowkey.simulation import run_audit
 

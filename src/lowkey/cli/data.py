@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lowkey.cli.output import JsonOption, emit, hospital_needed
+from lowkey.cli.output import JsonOption, emit, extra_needed
 
 app = typer.Typer(help="Public data sets that Lowkey can learn from.")
 
@@ -28,7 +28,7 @@ def check(
     as_json: JsonOption = False,
 ) -> None:
     """Check a copy of a public data set: checksum, rows, deaths, and the cohort that is learned from."""
-    with hospital_needed():
+    with extra_needed():
         from lowkey.data.hospital import check_source
 
     found = check_source(source, path, any_version=any_version)

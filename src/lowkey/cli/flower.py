@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lowkey.cli.output import flower_needed
+from lowkey.cli.output import extra_needed
 
 app = typer.Typer(
     help="Deploy on Flower, on machines of your own; docs/deployment.md leads from nothing to a running federation.",
@@ -20,7 +20,7 @@ Home = Annotated[Path, typer.Argument(help="Directory of the node's keys, such a
 @app.command()
 def new(directory: Annotated[Path, typer.Argument(help="Directory to make; its name becomes the app's.")]) -> None:
     """Write a small app to edit: a model, a loader of local data, and the settings all agree on."""
-    with flower_needed():
+    with extra_needed():
         from lowkey.flower.apps import new_app
 
     new_app(directory)
@@ -37,7 +37,7 @@ def identity(
     name: Annotated[str, typer.Option(help="Name of this client, for people.")] = "",
 ) -> None:
     """Make the keys of a node: one by which it signs in the protocol, one by which it logs in at the server."""
-    with flower_needed():
+    with extra_needed():
         from lowkey.flower.certificates import new_node_key
         from lowkey.flower.enrolment import new_identity
 
@@ -55,7 +55,7 @@ def enrol(
     out: Annotated[Path, typer.Option(help="List to write.")] = Path("enrolled.toml"),
 ) -> None:
     """Make the list of all clients; everybody should do so by themselves and compare fingerprints."""
-    with flower_needed():
+    with extra_needed():
         from lowkey.flower.enrolment import fingerprint, read_enrolment, write_enrolment
 
     write_enrolment(out, [entry for path in identities for entry in read_enrolment(path)])
@@ -70,7 +70,7 @@ def show_fingerprint(
     path: Annotated[Path, typer.Argument(help="A list of clients (enrolled.toml) or the directory of an app.")],
 ) -> None:
     """What people compare by telephone before they trust a list of clients or an app."""
-    with flower_needed():
+    with extra_needed():
         from lowkey.flower.apps import app_hash
         from lowkey.flower.enrolment import fingerprint, read_enrolment
 
@@ -84,7 +84,7 @@ def approve(
     home: Annotated[Path, typer.Option(help="Directory of the node's keys.")],
 ) -> None:
     """Let this node run an app; with the guard in its PATH it runs no other. Again after an upgrade of Flower."""
-    with flower_needed():
+    with extra_needed():
         from lowkey.flower.apps import app_hash
         from lowkey.flower.guard import approve as approve_app
         from lowkey.flower.guard import write_guard
@@ -103,7 +103,7 @@ def certificates(
     host: Annotated[list[str], typer.Option(help="Name or address of the server, as nodes see it; may be repeated.")],
 ) -> None:
     """Make a certificate authority and the server's certificate, for consortia that have none."""
-    with flower_needed():
+    with extra_needed():
         from lowkey.flower.certificates import new_certificates
 
     new_certificates(directory, host)

@@ -15,37 +15,25 @@ from lowkey.rounding import round_up
 JsonOption = Annotated[bool, typer.Option("--json", help="End standard output with one line of JSON, for scripts.")]
 
 
-@contextmanager
-def torch_needed() -> Iterator[None]:
-    """Imports of what needs PyTorch: says how to get it where it is missing."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise LowkeyError("simulation needs PyTorch; install it with: pip install 'lowkey[torch]'") from None
+_EXTRAS = {
+    "torch": ("simulation needs PyTorch", "torch"),
+    "flwr": ("deployment needs Flower", "flower"),
+    "polars": ("hospital data needs polars and scikit-learn", "hospital"),
+    "sklearn": ("hospital data needs polars and scikit-learn", "hospital"),
+}
 
 
 @contextmanager
-def flower_needed() -> Iterator[None]:
-    """Imports of what needs Flower: says how to get it where it is missing."""
+def extra_needed() -> Iterator[None]:
+    """Imports of what needs an optional library: says how to get it where it is missing."""
     try:
         yield
     except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] != "flwr":
+        library = (error.name or "").split(".")[0]
+        if library not in _EXTRAS:
             raise
-        raise LowkeyError("deployment needs Flower; install it with: pip install 'lowkey[flower]'") from None
-
-
-@contextmanager
-def hospital_needed() -> Iterator[None]:
-    """Imports of what reads hospital data: says how to get it where it is missing."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] not in ("polars", "sklearn"):
-            raise
-        raise LowkeyError("hospital data needs polars and scikit-learn: pip install 'lowkey[hospital]'") from None
+        reason, extra = _EXTRAS[library]
+        raise LowkeyError(f"{reason}; install it with: pip install 'lowkey[{extra}]'") from None
 
 
 def emit(value: Any) -> None:

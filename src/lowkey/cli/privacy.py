@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lowkey.cli.output import JsonOption, emit, human_bytes, torch_needed
+from lowkey.cli.output import JsonOption, emit, extra_needed, human_bytes
 
 if TYPE_CHECKING:
     from lowkey.privacy import Event, Sampling
@@ -236,7 +236,7 @@ def clip_norm(
     from lowkey import checks
     from lowkey.cli.run import load_config
 
-    with torch_needed():
+    with extra_needed():
         from lowkey.experiments.build import build
         from lowkey.experiments.norms import first_norms
 

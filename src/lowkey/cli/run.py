@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lowkey.cli.output import JsonOption, emit, flower_needed, human_bytes, human_epsilon, torch_needed
+from lowkey.cli.output import JsonOption, emit, extra_needed, human_bytes, human_epsilon
 from lowkey.errors import ConfigError, RunError
 
 if TYPE_CHECKING:  # imported when a command needs it, so that --help answers at once
@@ -90,7 +90,7 @@ def load_config(source: str | Config, changes: Sequence[str] = (), *, nodes: int
     table = find(source) if isinstance(source, str) else source.model_dump(mode="json", exclude_none=True)
     config = parse(override(table, changes))
     if nodes is not None:
-        with flower_needed():
+        with extra_needed():
             from lowkey.flower.local import for_nodes
         config = for_nodes(config, nodes)
     return config.resolve()
@@ -103,7 +103,7 @@ def play(
     from lowkey.cli.progress import RunProgress
     from lowkey.experiments.trackers import open_tracker
 
-    with torch_needed():
+    with extra_needed():
         from lowkey.simulation import run_experiment
 
     with RunProgress(int(config.federation.rounds), quiet=quiet) as progress, open_tracker(tracker, directory) as extra:
@@ -128,7 +128,7 @@ def deploy(
 
     if tracker is not None:
         raise ConfigError("--track works with simulations; a deployed run writes metrics.jsonl and the report reads it")
-    with flower_needed(), torch_needed():
+    with extra_needed():
         from lowkey.flower.local import run_locally
 
     with RunProgress(int(config.federation.rounds), quiet=quiet) as progress:
