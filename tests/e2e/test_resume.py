@@ -245,11 +245,12 @@ def test_files_of_a_private_run_tell_no_cohort(tmp_path: Path) -> None:
         "round", "accuracy", "loss", "epsilon_paper", "epsilon_rdp", "epsilon_pld", "epsilon_server",
         "bytes_up_per_client",
         "bytes_down_per_client", "bytes_up_total", "bytes_down_total", "update_norm", "residual_norm", "nonzeros",
-        "median_norm", "clip_norm", "decoder", "seconds",
+        "median_norm", "clip_norm", "decoder", "seconds", "survivors",
     }  # fmt: skip
     for metrics in RunDirectory.open(tmp_path / "run").metrics():
         assert set(metrics) == allowed
         assert metrics["median_norm"] is None
+        assert metrics["survivors"] == 19  # members of a roster, whoever has contributed
         assert metrics["bytes_up_total"] == metrics["round"] * 19 * metrics["bytes_up_per_client"]  # all of the roster
     ledger = (tmp_path / "run" / "ledger.jsonl").read_text()
     assert not re.search('client[^"]|contributors|roster_|member', ledger)

@@ -233,6 +233,7 @@ def _serve(
 ) -> None:
     """Body of a worker process: answer tasks until the parent closes the line or dies."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the parent may take it for Ctrl-C; here it just ends
     trainer.limit_threads(1)
     weights = np.frombuffer(model, np.float32)
     clock = _SharedStageClock(stage)
