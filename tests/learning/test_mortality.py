@@ -8,6 +8,7 @@ import scipy.sparse
 import torch
 from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 
+from lowkey.data.hospital import balanced_rows
 from lowkey.errors import InvalidInput
 from lowkey.learning import (
     LocalSGD,
@@ -82,6 +83,17 @@ def test_a_round_uses_the_chosen_examples_and_counts_all() -> None:
     ours, theirs = (t.train(weights, 0, np.random.default_rng(0)) for t in (chosen, alone))
     np.testing.assert_array_equal(ours.update, theirs.update)
     assert (ours.num_examples, theirs.num_examples) == (60, 5)
+
+
+def test_classes_are_balanced_anew_in_every_round() -> None:
+    rows, died = patients()
+    module = MortalityMLP(30, hidden=8)
+    trainer = TorchTrainer(
+        module, [(rows, died.astype(np.float32))], LocalSGD(), loss=logistic_loss, choice=balanced_rows
+    )
+    weights = model_vector(module)
+    one, other = (trainer.train(weights, 0, np.random.default_rng(seed)).update for seed in (0, 1))
+    assert not np.array_equal(one, other)
 
 
 @pytest.mark.parametrize("seed", range(5))

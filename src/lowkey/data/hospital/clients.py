@@ -99,7 +99,7 @@ def balanced_rows(died: Labels, rng: np.random.Generator) -> Rows:
 
     Where fewer survived than died, all survivors are taken.
     """
-    dead, alive = np.flatnonzero(died), np.flatnonzero(~died)
+    dead, alive = np.flatnonzero(died), np.flatnonzero(np.logical_not(died))  # labels of any type
     if len(dead) == 0 or len(alive) == 0:
         raise InvalidInput(
             f"{len(dead)} of the client's {len(died)} patients died; balancing needs deaths and survivors: "
