@@ -239,7 +239,7 @@ def follow(
     """Watch a run until it has a result; its files say how it ended, and Flower's status when they do not."""
     shown, looked, revived = 0, time.monotonic(), time.monotonic()
     while True:
-        for metrics in _metrics(out)[shown:]:
+        for metrics in (RunDirectory.open(out).metrics() if (out / "config.toml").is_file() else [])[shown:]:
             shown += 1
             observe(metrics)
         if (out / "result.json").exists():
@@ -289,13 +289,6 @@ def _write_connection(federation: LocalFederation) -> None:
         f'address = "127.0.0.1:{federation.port}"\nroot-certificates = "{federation.home / "tls/ca.crt"}"\n'
     )
     (federation.home / "flwr/cli/config.toml").write_text(text, encoding="utf-8")
-
-
-def _metrics(out: Path) -> list[dict[str, Any]]:
-    file = out / "metrics.jsonl"
-    if not file.exists():
-        return []
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n")[:-1]]
 
 
 def _json_values(text: str) -> Iterator[dict[str, Any]]:

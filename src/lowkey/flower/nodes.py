@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from flwr.app import ConfigRecord, RecordDict
 from flwr.serverapp import Grid
@@ -92,13 +91,14 @@ class Nodes:
         terms: bytes,
         replays: bool,
         seconds: float,
-        path: Path | None = None,
+        path: Path,
     ) -> None:
         self._grid, self._run, self._population, self._directory = grid, run, population, directory
         self._terms, self._replays, self._seconds, self._path = terms, replays, seconds, path
         self._nodes: dict[ClientId, int] = {}
         self._refused: dict[int, float] = {}  # node, and when to greet it again
-        if path is not None and path.exists():
+        self._gathered = False
+        if path.exists():
             self._nodes = {int(client): int(node) for client, node in json.loads(path.read_text()).items()}
 
     def online(self) -> dict[ClientId, int]:
@@ -111,14 +111,18 @@ class Nodes:
         return {client: node for client, node in self._nodes.items() if node in there}
 
     def gather(self, clients: Collection[ClientId], least: int, seconds: float) -> dict[ClientId, int]:
-        """Wait until so many of these clients are online; fails closed when they do not come in time."""
+        """Wait until so many of these clients are online; fails closed when they do not come in time.
+
+        At the start of a run, when nodes are just coming up, it waits for all of them while the time lasts.
+        """
         deadline, told = time.monotonic() + seconds, -1
+        hoped, self._gathered = least if self._gathered else len(clients), True
         while True:
-            there = self.online()
+            there, now = self.online(), time.monotonic()
             present = [client for client in clients if client in there]
-            if len(present) >= least:
+            if len(present) >= (hoped if now < deadline else least):
                 return there
-            if time.monotonic() >= deadline:
+            if now >= deadline:
                 raise RoundFailed(
                     f"{len(present)} of {len(clients)} clients are online; at least {least} are needed. Start the "
                     "missing nodes; deployment.gather_seconds says how long to wait for them"
@@ -126,7 +130,7 @@ class Nodes:
             if told != len(present):
                 told = len(present)
                 _log.info("waiting for clients: %d of %d are online, %d are needed", told, len(clients), least)
-            time.sleep(_POLL_SECONDS)
+            time.sleep(min(_POLL_SECONDS, deadline - now))
 
     def _greet(self, nodes: list[int]) -> None:
         hello = RecordDict({"hello": ConfigRecord({"version": VERSION})})
@@ -138,9 +142,8 @@ class Nodes:
                 self._admit(node, Greeting.read(content))
             except InvalidInput as error:
                 _log.warning("node %s is not admitted: %s", node, error)
-        if self._path is not None:
-            known: Mapping[str, Any] = {str(client): str(node) for client, node in sorted(self._nodes.items())}
-            replace_file(self._path, json.dumps(known).encode())
+        known = {str(client): str(node) for client, node in sorted(self._nodes.items())}
+        replace_file(self._path, json.dumps(known).encode())
 
     def _admit(self, node: int, greeting: Greeting) -> None:
         client = greeting.client

@@ -18,7 +18,18 @@ from lowkey.errors import InvalidInput
 from lowkey.federation import Reply, Request, Scheme
 from lowkey.federation.records import Adverts, Confirmations, Invite, Survivors
 from lowkey.privacy import ClientLevelPrivacy
-from lowkey.secagg import Advert, Confirmation, Delivery, Revealed, SealedShares, decode, encode, pack, unpack
+from lowkey.secagg import (
+    Advert,
+    Confirmation,
+    Delivery,
+    Revealed,
+    SealedShares,
+    decode,
+    encode,
+    pack,
+    packed_size,
+    unpack,
+)
 from lowkey.types import FloatArray
 
 VERSION = 1
@@ -52,7 +63,7 @@ class VectorFormat:
             vector = _numbers(array, "float32", self.length)
             checks.finite_norm("its vector", vector)
             return vector
-        size = -(-self.length * self.bits // 8)
+        size = packed_size(self.length, self.bits)
         return unpack(_numbers(array, "uint8", size).tobytes(), self.bits, self.length)
 
 
