@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lowkey.errors import LowkeyError
     from lowkey.federation import SCHEMES, Scheme, make_scheme
-    from lowkey.learning import LocalSGD
+    from lowkey.learning import LocalSGD, Objective
     from lowkey.privacy import Event, affordable_rounds, calibrate_noise, epsilon, make_sampling
     from lowkey.simulation import Simulation, simulate
 
@@ -25,6 +25,7 @@ _HOME = {
     "Scheme": "federation",
     "make_scheme": "federation",
     "LocalSGD": "learning",
+    "Objective": "learning",
     "Event": "privacy",
     "affordable_rounds": "privacy",
     "calibrate_noise": "privacy",
@@ -39,6 +40,7 @@ __all__ = [
     "Event",
     "LocalSGD",
     "LowkeyError",
+    "Objective",
     "Scheme",
     "Simulation",
     "affordable_rounds",

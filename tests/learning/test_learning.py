@@ -14,6 +14,7 @@ from lowkey.learning import (
     FashionCNN,
     FlatModel,
     LocalSGD,
+    Objective,
     TorchEvaluator,
     TorchTrainer,
     keras_initialise,
@@ -197,5 +198,5 @@ def test_evaluation_by_hand() -> None:
 def test_evaluation_of_a_single_logit() -> None:
     module = nn.Linear(1, 1, bias=False)
     x, y = np.array([[1.0], [-1.0]], np.float32), np.array([[1.0], [1.0]], np.float32)
-    evaluator = TorchEvaluator(module, (x, y), loss=F.binary_cross_entropy_with_logits)
+    evaluator = TorchEvaluator(module, (x, y), objective=Objective(loss=F.binary_cross_entropy_with_logits))
     assert evaluator(np.array([1.0], np.float32))["accuracy"] == 0.5

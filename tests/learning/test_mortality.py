@@ -8,14 +8,16 @@ import scipy.sparse
 import torch
 from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 
-from lowkey.data.hospital import balanced_rows
 from lowkey.errors import InvalidInput
 from lowkey.learning import (
+    MORTALITY,
     LocalSGD,
     MortalityMLP,
+    Objective,
     TorchEvaluator,
     TorchTrainer,
     auroc,
+    balanced_rows,
     calibration,
     logistic_loss,
     model_vector,
@@ -38,16 +40,15 @@ def test_sparse_inputs_learn_and_evaluate_as_dense_ones() -> None:
     rows, died = patients()
     module = MortalityMLP(30, hidden=8)
     weights = model_vector(module)
-    options = {"loss": logistic_loss}
     updates = [
-        TorchTrainer(module, [(inputs, died)], LocalSGD(steps=3), **options)
+        TorchTrainer(module, [(inputs, died)], LocalSGD(steps=3), objective=Objective(loss=logistic_loss))
         .train(weights, 0, np.random.default_rng(0))
         .update
         for inputs in (rows, rows.toarray())
     ]
     np.testing.assert_array_equal(*updates)
     found = [
-        TorchEvaluator(module, (inputs, died), metrics=mortality, batch_size=7, **options)(weights)
+        TorchEvaluator(module, (inputs, died), objective=MORTALITY, batch_size=7)(weights)
         for inputs in (rows, rows.toarray())
     ]
     assert found[0] == found[1]
@@ -78,8 +79,9 @@ def test_a_round_uses_the_chosen_examples_and_counts_all() -> None:
     rows, died = patients()
     module, weights = MortalityMLP(30, hidden=8), model_vector(MortalityMLP(30, hidden=8))
     first = np.arange(5)
-    chosen = TorchTrainer(module, [(rows, died)], LocalSGD(), loss=logistic_loss, choice=lambda _t, _rng: first)
-    alone = TorchTrainer(module, [(rows[:5], died[:5])], LocalSGD(), loss=logistic_loss)
+    chosen_objective = Objective(loss=logistic_loss, choice=lambda _t, _rng: first)
+    chosen = TorchTrainer(module, [(rows, died)], LocalSGD(), objective=chosen_objective)
+    alone = TorchTrainer(module, [(rows[:5], died[:5])], LocalSGD(), objective=Objective(loss=logistic_loss))
     ours, theirs = (t.train(weights, 0, np.random.default_rng(0)) for t in (chosen, alone))
     np.testing.assert_array_equal(ours.update, theirs.update)
     assert (ours.num_examples, theirs.num_examples) == (60, 5)
@@ -88,12 +90,28 @@ def test_a_round_uses_the_chosen_examples_and_counts_all() -> None:
 def test_classes_are_balanced_anew_in_every_round() -> None:
     rows, died = patients()
     module = MortalityMLP(30, hidden=8)
-    trainer = TorchTrainer(
-        module, [(rows, died.astype(np.float32))], LocalSGD(), loss=logistic_loss, choice=balanced_rows
-    )
+    trainer = TorchTrainer(module, [(rows, died.astype(np.float32))], LocalSGD(), objective=MORTALITY)
     weights = model_vector(module)
     one, other = (trainer.train(weights, 0, np.random.default_rng(seed)).update for seed in (0, 1))
     assert not np.array_equal(one, other)
+
+
+def test_balanced_rows_keep_every_death_and_redraw_survivors() -> None:
+    died = np.arange(50) % 10 == 0
+    rng = np.random.default_rng(0)
+    one, other = balanced_rows(died, rng), balanced_rows(died, rng)
+    for rows in (one, other):
+        assert len(rows) == len(set(rows)) == 10
+        assert set(np.flatnonzero(died)) <= set(rows)
+    assert set(one) != set(other)
+    mostly_dead = np.arange(50) % 10 != 0
+    assert sorted(balanced_rows(mostly_dead, rng)) == list(range(50))
+
+
+@pytest.mark.parametrize("died", [np.zeros(3, bool), np.ones(1, bool)])
+def test_one_class_cannot_be_balanced(died: np.ndarray) -> None:
+    with pytest.raises(InvalidInput, match="needs positives"):
+        balanced_rows(died, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("seed", range(5))

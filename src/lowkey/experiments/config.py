@@ -29,24 +29,56 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class HospitalConfig(Section):
+    """What is learned from hospital admissions, and which hospitals take part."""
+
+    features: tuple[str, ...] | None = Field(
+        default=None, description="what to learn from; unset: the source's default"
+    )
+    min_count: AtLeastOne = Field(default=100, description="training rows that a category or code needs")
+    min_deaths: Annotated[int, Field(ge=0)] = Field(default=1, description="in the training rows of every hospital")
+    min_admissions: AtLeastOne = Field(default=10, description="below which a real hospital is left out")
+    test_share: Annotated[float, Field(gt=0, lt=1)] = Field(default=0.2, description="share of patients held out")
+    scale: Positive = Field(default=1.0, description="of synthetic hospitals: share of the paper's admissions")
+    any_version: bool = Field(default=False, description="accept a file that is not the reference file")
+
+
 class DataConfig(Section):
     """Which data, and how it is divided among clients."""
 
-    name: Literal["fashion-mnist", "app"] = Field(
+    name: Literal["fashion-mnist", "diabetes130", "sih-sus", "synthetic-hospitals", "app"] = Field(
         default="fashion-mnist", description='"app": model and data are brought by an app of your own (Flower)'
     )
-    source: str = Field(default="auto", description='"auto", "bundled", "download" or a directory')
+    source: str = Field(
+        default="auto", description='"auto", a file or a directory; of images also "bundled" and "download"'
+    )
     clients: AtLeastOne = Field(default=6000, description="number of clients, N")
-    partition: Literal["iid", "dirichlet"] = "iid"
+    partition: Literal["iid", "dirichlet", "natural"] = Field(
+        default="iid",
+        description='"iid": at random, as virtual hospitals are; "dirichlet": images, skewed; "natural": by hospital',
+    )
     alpha: Positive = Field(default=0.5, description='concentration of the "dirichlet" partition; small means skewed')
+    hospital: HospitalConfig | None = Field(default=None, description="of hospital data; unset: all defaults")
+
+    @property
+    def of_hospitals(self) -> bool:
+        """Whether the task is in-hospital mortality."""
+        return self.name in ("diabetes130", "sih-sus", "synthetic-hospitals")
 
 
 class ModelConfig(Section):
-    """Which network; the defaults are the paper's, 1,663,370 parameters."""
+    """Which network; the defaults are the paper's, 1,663,370 parameters for images and 1,496,601 for 7,280 features."""
 
-    name: Literal["fashion-cnn"] = "fashion-cnn"
-    filters: tuple[AtLeastOne, AtLeastOne] = (32, 64)
-    hidden: AtLeastOne = 512
+    name: Literal["fashion-cnn", "mortality-mlp"] = "fashion-cnn"
+    filters: tuple[AtLeastOne, AtLeastOne] = Field(default=(32, 64), description="of fashion-cnn")
+    hidden: AtLeastOne | None = Field(
+        default=None, description="units of a hidden layer; unset: 512 of fashion-cnn, 200 of mortality-mlp"
+    )
+
+    @property
+    def width(self) -> int:
+        """Units of a hidden layer."""
+        return self.hidden or (200 if self.name == "mortality-mlp" else 512)
 
 
 class TrainingConfig(Section):
@@ -168,9 +200,12 @@ class DeploymentConfig(Section):
 class PaperConfig(Section):
     """Published values of the same setting, for comparison."""
 
-    accuracy: float
+    accuracy: float | None = None
+    balanced_accuracy: float | None = None
+    auroc: float | None = None
     round: int
     epsilon: float | None = None
+    data: str | None = Field(default=None, description="what the values were measured on, where it is other data")
 
 
 class Config(Section):
@@ -196,6 +231,7 @@ class Config(Section):
         scheme = self.federation.scheme
         if scheme not in SCHEMES:
             raise ValueError(f"federation.scheme is {scheme!r}; it must be one of {', '.join(SCHEMES)}")
+        self._require_task()
         private = scheme.endswith("-dp")
         if private and self.privacy is None:
             raise ValueError(f"{scheme} needs a [privacy] table with at least clip_norm")
@@ -214,6 +250,20 @@ class Config(Section):
             if self.federation.rounds == "auto":
                 raise ValueError("federation.rounds and privacy.noise_multiplier cannot both be 'auto'; set one")
         return self
+
+    def _require_task(self) -> None:
+        """Data, division and model that belong together."""
+        data, model = self.data, self.model.name
+        if data.name == "app":
+            return
+        if data.of_hospitals != (model == "mortality-mlp"):
+            fitting = "mortality-mlp" if data.of_hospitals else "fashion-cnn"
+            raise ValueError(f"model.name is {model!r}, which cannot learn from {data.name}; set it to {fitting!r}")
+        if data.partition == ("dirichlet" if data.of_hospitals else "natural"):
+            others = "iid or natural" if data.of_hospitals else "iid or dirichlet"
+            raise ValueError(f"data.partition is {data.partition!r}; of {data.name} it must be {others}")
+        if data.hospital is not None and not data.of_hospitals:
+            raise ValueError(f"[data.hospital] is for hospital data; remove it, since data.name is {data.name!r}")
 
     def resolve(self) -> Config:
         """Replace every "auto" of the guarantee by its number: noise or rounds for the target, limit for the rounds."""

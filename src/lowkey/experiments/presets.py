@@ -1,4 +1,4 @@
-"""Named settings that come with the package: every row of the paper's Fashion-MNIST table, and the demo."""
+"""Named settings that come with the package: every row of the paper's two tables, and the demo."""
 
 from __future__ import annotations
 
@@ -15,14 +15,22 @@ from lowkey.experiments.config import merge, read
 
 @cache
 def presets() -> dict[str, dict[str, Any]]:
-    """Configuration tables by name. A file holds a [base] and, per preset, what differs from it."""
+    """Configuration tables by name. A file holds a [base] and, per preset, what differs from it.
+
+    Where the same presets exist for several sources of data, ``[sources.NAME]`` has what differs for a source: a base
+    and presets again. A source may have presets that others have not.
+    """
     found = {}
     for file in sorted(resources.files("lowkey.experiments").joinpath("presets").iterdir(), key=lambda f: f.name):
         if file.name.endswith(".toml"):
             content = tomllib.loads(file.read_text(encoding="utf-8"))
-            for name, table in content["presets"].items():
-                full_name = f"{file.name.removesuffix('.toml')}/{name}"
-                found[full_name] = merge(content["base"], table) | {"name": full_name}
+            group = file.name.removesuffix(".toml")
+            for source, differing in content.get("sources", {"": {}}).items():
+                base = merge(content["base"], differing.get("base", {}))
+                rows = merge(content["presets"], differing.get("presets", {}))
+                for row, table in rows.items():
+                    name = "/".join(part for part in (group, source, row) if part)
+                    found[name] = merge(base, table) | {"name": name}
     return found
 
 

@@ -208,7 +208,7 @@ class _LateTrainer:
 
         task = load_task(self._config, self._task)
         datasets = _Single(client, task.local_data(self._node), self.num_clients)
-        trainer: Trainer = trainer_of(self._config, task.model(), datasets, loss=task.loss)
+        trainer: Trainer = trainer_of(self._config, task.model(), datasets, task.objective)
         if trainer.num_coordinates != weights.size:
             raise InvalidInput(f"the model has {trainer.num_coordinates} parameters; the server sent {weights.size}")
         return trainer.train(weights, client, rng)

@@ -65,7 +65,7 @@ def serve(grid: Grid, context: Context, config: Config, task_module: str | None,
     from lowkey.experiments.build import server_parts
 
     task, secrets = load_task(config, task_module), secrets_from_environment()
-    parts = server_parts(config, task.model(), task.test_data(), loss=task.loss)
+    parts = server_parts(config, task.model(), task.test_data(), task.objective)
     scheme, size = parts.scheme, parts.initial_weights.size
     directory = None
     if scheme.private:

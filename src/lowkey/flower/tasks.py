@@ -24,19 +24,21 @@ class Task:
     model : makes the ``torch.nn.Module``.
     local_data : loads this node's examples, given its settings.
     test_data : loads what the server judges the model by, or gives None.
-    loss : of outputs and targets; None for cross-entropy.
+    objective : a :class:`lowkey.Objective`.
     """
 
     model: Callable[[], Any]
     local_data: Callable[[NodeConfig], Any]
     test_data: Callable[[], Any]
-    loss: Any = None
+    objective: Any
 
 
 def load_task(config: Config, module: str | None) -> Task:
     """The task of an app; imports PyTorch."""
     if module is None:
         return _preset(config)
+    from lowkey.learning import CLASSIFICATION
+
     found = import_module(module)
     missing = [name for name in ("model", "local_data") if not callable(getattr(found, name, None))]
     if missing:
@@ -45,7 +47,7 @@ def load_task(config: Config, module: str | None) -> Task:
         model=found.model,
         local_data=found.local_data,
         test_data=getattr(found, "test_data", lambda: None),
-        loss=getattr(found, "loss", None),
+        objective=getattr(found, "objective", CLASSIFICATION),
     )
 
 
@@ -58,10 +60,11 @@ def client_of(node: NodeConfig) -> ClientId:
 
 
 def _preset(config: Config) -> Task:
-    from lowkey.experiments.build import client_datasets_of, model_of, test_examples_of
+    from lowkey.experiments.tasks import client_datasets_of, model_of, objective_of, test_examples_of
 
     return Task(
         model=lambda: model_of(config),
         local_data=lambda node: client_datasets_of(config)[client_of(node)],
         test_data=lambda: test_examples_of(config),
+        objective=objective_of(config),
     )

@@ -3,11 +3,14 @@
 from lowkey.learning.datasets import ClientDatasets, Examples
 from lowkey.learning.evaluate import TorchEvaluator
 from lowkey.learning.flat import FlatModel, layer_sizes, load_vector, model_vector
-from lowkey.learning.local_sgd import Choice, LocalSGD, Loss, TorchTrainer
+from lowkey.learning.local_sgd import LocalSGD, TorchTrainer
 from lowkey.learning.metrics import Metrics, accuracy, auroc, calibration, logistic_loss, mortality
 from lowkey.learning.models import FashionCNN, MortalityMLP, keras_initialise
+from lowkey.learning.objective import CLASSIFICATION, MORTALITY, Choice, Loss, Objective, balanced_rows
 
 __all__ = [
+    "CLASSIFICATION",
+    "MORTALITY",
     "Choice",
     "ClientDatasets",
     "Examples",
@@ -17,10 +20,12 @@ __all__ = [
     "Loss",
     "Metrics",
     "MortalityMLP",
+    "Objective",
     "TorchEvaluator",
     "TorchTrainer",
     "accuracy",
     "auroc",
+    "balanced_rows",
     "calibration",
     "keras_initialise",
     "layer_sizes",

@@ -7,22 +7,20 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lowkey.learning.datasets import Examples, in_batches
 from lowkey.learning.flat import FlatModel
-from lowkey.learning.local_sgd import Loss
-from lowkey.learning.metrics import Metrics, accuracy
+from lowkey.learning.objective import CLASSIFICATION, Objective
 from lowkey.types import FloatArray
 
 
 class TorchEvaluator:
     """Satisfies :class:`lowkey.protocols.Evaluator` for classifiers.
 
-    ``metrics`` are accuracy, of the largest of several columns or of one logit, unless others are asked for. On the
-    CPU, batches go to one thread per core, each computing alone: quicker than cores that share every batch, and kind to
-    a busy machine, on which the latter wait for each other.
+    By default it measures accuracy and cross-entropy; ``objective`` may ask for others. On the CPU, batches go to one
+    thread per core, each computing alone: quicker than cores that share every batch, and kind to a busy machine, on
+    which the latter wait for each other.
     """
 
     def __init__(
@@ -30,12 +28,11 @@ class TorchEvaluator:
         module: nn.Module,
         test: Examples,
         *,
-        loss: Loss = F.cross_entropy,
-        metrics: Metrics = accuracy,
+        objective: Objective = CLASSIFICATION,
         device: str = "cpu",
         batch_size: int = 50,
     ) -> None:
-        self._model, self._loss, self._metrics = FlatModel(module, device), loss, metrics
+        self._model, self._objective = FlatModel(module, device), objective
         self._batches, self._targets = in_batches(test, batch_size, device)
         self._threads = (os.cpu_count() or 1) if device == "cpu" else 1
 
@@ -44,7 +41,8 @@ class TorchEvaluator:
         self._model.module.eval()
         with ThreadPoolExecutor(self._threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
             outputs = torch.cat(list(pool.map(self._outputs, self._batches)))
-        return {**self._metrics(outputs, self._targets), "loss": float(self._loss(outputs, self._targets))}
+        loss = float(self._objective.loss(outputs, self._targets))
+        return {**self._objective.metrics(outputs, self._targets), "loss": loss}
 
     @torch.inference_mode()
     def _outputs(self, batch: Callable[[], Tensor]) -> Tensor:

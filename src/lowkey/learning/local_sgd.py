@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 import torch
-import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lowkey import checks
 from lowkey.errors import InvalidInput
 from lowkey.learning.datasets import ClientDatasets, as_tensors
 from lowkey.learning.flat import FlatModel, layer_sizes
+from lowkey.learning.objective import CLASSIFICATION, Objective
 from lowkey.protocols import LocalUpdate
 from lowkey.types import ClientId, FloatArray
 
-Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 Batches: TypeAlias = Literal["epochs", "independent"]
-Choice: TypeAlias = Callable[[NDArray[np.integer], np.random.Generator], NDArray[np.intp]]
-"""Which of a client's examples a round uses, by their targets; drawn anew in every round."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +56,7 @@ class TorchTrainer:
     module : the model; it is copied, never changed.
     clients : one dataset per client.
     sgd : steps, batch size and rate.
-    loss : of outputs and targets; cross-entropy by default.
-    choice : of the examples that a round uses; all of them by default.
+    objective : loss, and which examples a round uses; by default cross-entropy of all.
     device : where to compute, such as "cpu" or "cuda".
     """
 
@@ -72,12 +66,10 @@ class TorchTrainer:
         clients: ClientDatasets,
         sgd: LocalSGD,
         *,
-        loss: Loss = F.cross_entropy,
-        choice: Choice | None = None,
+        objective: Objective = CLASSIFICATION,
         device: str = "cpu",
     ) -> None:
-        self._module, self._clients, self._sgd, self._loss, self._device = module, clients, sgd, loss, device
-        self._choice = choice
+        self._module, self._clients, self._sgd, self._objective, self._device = module, clients, sgd, objective, device
         self._model: FlatModel | None = None  # made where it is used: each worker process has its own
         self.num_clients = len(clients)
         self.num_coordinates = sum(layer_sizes(module))
@@ -95,8 +87,8 @@ class TorchTrainer:
         except InvalidInput as error:
             raise InvalidInput(f"data of client {client}: {error}") from error
         num_examples = len(inputs)
-        if self._choice is not None:
-            chosen = torch.from_numpy(self._choice(targets.cpu().numpy(), rng))
+        if self._objective.choice is not None:
+            chosen = torch.from_numpy(self._objective.choice(targets.cpu().numpy(), rng))
             inputs, targets = inputs[chosen], targets[chosen]
         model.load(weights)
         model.module.train()
@@ -105,7 +97,7 @@ class TorchTrainer:
             for batch in _batches(len(inputs), self._sgd, rng):
                 whole = batch is None
                 outputs = model.module(inputs if whole else inputs[batch])
-                loss = self._loss(outputs, targets if whole else targets[batch])
+                loss = self._objective.loss(outputs, targets if whole else targets[batch])
                 gradients = torch.autograd.grad(loss, model.parameters, allow_unused=True)
                 with torch.no_grad():
                     for parameter, gradient in zip(model.parameters, gradients, strict=True):

@@ -69,7 +69,7 @@ def _draw(runs: Sequence[RunData], axis: _Axis) -> bytes | None:
             marker = "o" if len(shown) == 1 else None
             axes.plot(*zip(*shown, strict=True), color=colour, label=run.label, linewidth=1.8, marker=marker)
             published = axis.published(run)
-            if run.config.paper is not None and published is not None:
+            if run.config.paper is not None and run.config.paper.accuracy is not None and published is not None:
                 axes.plot(published, run.config.paper.accuracy, "*", color=colour, markersize=13, mec="white")
     if not axes.lines:
         return None

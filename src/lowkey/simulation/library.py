@@ -9,9 +9,11 @@ from typing import Any, Literal
 from lowkey.errors import InvalidInput
 from lowkey.federation import Federation, RoundRecord, Schedule, Scheme, StoppedBy, initial_state
 from lowkey.learning import (
+    CLASSIFICATION,
     ClientDatasets,
     Examples,
     LocalSGD,
+    Objective,
     TorchEvaluator,
     TorchTrainer,
     layer_sizes,
@@ -59,7 +61,7 @@ def simulate(
     test: Examples,
     rounds: int,
     sgd: LocalSGD | None = None,
-    loss: Any = None,
+    objective: Objective | None = None,
     evaluate: Evaluator | None = None,
     target_epsilon: float | None = None,
     workers: int | Literal["auto"] = "auto",
@@ -77,8 +79,8 @@ def simulate(
     test : held-out data, in the same form.
     rounds : how many rounds to play.
     sgd : local steps, batch size and rate.
-    loss : of outputs and targets; cross-entropy by default.
-    evaluate : your own metrics, instead of accuracy and loss on ``test``.
+    objective : loss, metrics and choice of examples; by default cross-entropy and accuracy, of all examples.
+    evaluate : your own evaluation, instead of the objective's on ``test``.
     target_epsilon : stop before a round that would pass it.
     workers : processes ("auto": one per core; 0: none).
     device : such as "cpu" or "cuda".
@@ -91,9 +93,9 @@ def simulate(
             "datasets; pass num_clients=len(clients) to make_scheme"
         )
     scheme = scheme.for_layers(layer_sizes(model))
-    options = {} if loss is None else {"loss": loss}
+    objective = objective or CLASSIFICATION
     clock, secrets = StageClock(), secrets or OSSecrets()
-    trainer = TorchTrainer(model, clients, sgd or LocalSGD(), device=device, **options)
+    trainer = TorchTrainer(model, clients, sgd or LocalSGD(), objective=objective, device=device)
     records: list[RoundRecord] = []
     keys = SimulatedKeys(len(clients), secrets)
     with open_runtime(
@@ -102,7 +104,7 @@ def simulate(
         federation = Federation(
             scheme=scheme,
             ask=ask,
-            evaluate=evaluate or TorchEvaluator(model, test, device=device, **options),
+            evaluate=evaluate or TorchEvaluator(model, test, objective=objective, device=device),
             secrets=secrets,
             clock=clock,
             directory=keys.directory,

@@ -4,7 +4,7 @@ Needs polars and scikit-learn (``pip install 'lowkey[hospital]'``), which no oth
 """
 
 from lowkey.data.hospital.admissions import Admissions
-from lowkey.data.hospital.clients import HospitalClients, HospitalData, balanced_rows, make_hospital_data
+from lowkey.data.hospital.clients import HospitalClients, HospitalData, make_hospital_data
 from lowkey.data.hospital.division import Division, Layout, divide
 from lowkey.data.hospital.features import FeatureEncoder, SparseRows, fit_features
 from lowkey.data.hospital.source import Counts, Feature, Source
@@ -25,7 +25,6 @@ __all__ = [
     "SourceCheck",
     "SparseRows",
     "SyntheticHospitalData",
-    "balanced_rows",
     "bayes_auroc",
     "check_source",
     "divide",

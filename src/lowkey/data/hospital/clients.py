@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from lowkey.data.hospital.admissions import Admissions
 from lowkey.data.hospital.division import Labels, Layout, divide
-from lowkey.data.hospital.features import Rows, SparseRows, fit_features
+from lowkey.data.hospital.features import SparseRows, fit_features
 from lowkey.data.partition import Partition
-from lowkey.errors import InvalidInput
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,17 +91,3 @@ def make_hospital_data(
         excluded_hospitals=division.excluded_hospitals,
         excluded_admissions=division.excluded_admissions,
     )
-
-
-def balanced_rows(died: Labels, rng: np.random.Generator) -> Rows:
-    """A client's rows for one round: every death, and as many survivors, drawn anew at each call.
-
-    Where fewer survived than died, all survivors are taken.
-    """
-    dead, alive = np.flatnonzero(died), np.flatnonzero(np.logical_not(died))  # labels of any type
-    if len(dead) == 0 or len(alive) == 0:
-        raise InvalidInput(
-            f"{len(dead)} of the client's {len(died)} patients died; balancing needs deaths and survivors: "
-            "make clients with min_deaths of at least 1"
-        )
-    return np.concatenate([dead, rng.choice(alive, min(len(dead), len(alive)), replace=False)])

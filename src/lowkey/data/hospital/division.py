@@ -26,14 +26,16 @@ class Layout:
     ----------
     kind : "virtual" deals training patients at random to hospitals of equal size, as the paper does; "natural" makes
         each real hospital a client.
+    clients : how many virtual hospitals to make; unset: as many as have ``admissions_per_client``.
     admissions_per_client : training admissions of a virtual hospital; the last takes what is left over.
     min_deaths : patients that died, in the training rows of every client. Virtual hospitals are dealt so; a real
         hospital with fewer is left out. With 0, clients may be unable to balance their classes.
-    min_admissions : training admissions below which a real hospital is left out.
+    min_admissions : admissions, of training and test together, below which a real hospital is left out.
     test_share : share of patients that is held out.
     """
 
     kind: Kind = "virtual"
+    clients: int | None = None
     admissions_per_client: int = 203
     min_deaths: int = 1
     min_admissions: int = 10
@@ -42,6 +44,8 @@ class Layout:
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
             raise InvalidInput(f"layout kind is {self.kind!r}; it must be one of {', '.join(get_args(Kind))}")
+        if self.clients is not None:
+            checks.at_least("clients", self.clients, 1)
         checks.at_least("admissions_per_client", self.admissions_per_client, 1)
         checks.at_least("min_deaths", self.min_deaths, 0)
         checks.at_least("min_admissions", self.min_admissions, 1)
@@ -73,7 +77,8 @@ def divide(
     """Hold out patients, then make clients of the others.
 
     The held-out share is the same, to within one patient, among those who died and those who survived, and in every
-    real hospital; only a death that training needs for ``min_deaths`` is never held out.
+    real hospital; only a death that training needs for ``min_deaths``, and the only survivor, are never held out. Where
+    rows have no patient ids, which real hospitals are left out does not depend on ``rng``.
 
     Parameters
     ----------
@@ -124,38 +129,42 @@ def _held_out(died: Labels, group: Rows, layout: Layout, rng: np.random.Generato
     order = np.lexsort((rng.random(len(group)), died, shuffled))
     test = np.empty(len(group), bool)
     test[order] = np.diff(np.floor(np.arange(len(group) + 1) * layout.test_share + 0.5)) > 0
-    lacking = np.bincount(group, weights=died & ~test) < layout.min_deaths
-    return test & ~(died & lacking[group])
+    for needed, those in ((layout.min_deaths, died), (1, ~died)):
+        lacking = np.bincount(group, weights=those & ~test) < needed
+        test &= ~(those & lacking[group])
+    return test
 
 
 def _large_enough(died: Labels, hospital: Rows, tested: Labels, layout: Layout) -> Labels:
-    """Which hospitals have what a client needs in their training rows."""
+    """Which hospitals are large enough, and have deaths and survivors in their training rows."""
     count = int(hospital.max()) + 1
-    rows = np.bincount(hospital[~tested], minlength=count)
-    deaths = np.bincount(hospital[died & ~tested], minlength=count)
-    kept: Labels = (rows >= layout.min_admissions) & (deaths >= layout.min_deaths) & (rows > deaths)
+    rows = np.bincount(hospital, minlength=count)
+    deaths, survivors = (np.bincount(hospital[those & ~tested], minlength=count) for those in (died, ~died))
+    kept: Labels = (rows >= layout.min_admissions) & (deaths >= layout.min_deaths) & (survivors > 0)
     if not kept.any():
         raise InvalidInput(
-            f"none of {count} hospitals has min_admissions = {layout.min_admissions} training admissions, "
-            f"min_deaths = {layout.min_deaths} deaths and a survivor; lower them or use kind='virtual'"
+            f"none of {count} hospitals has min_admissions = {layout.min_admissions} admissions, "
+            f"min_deaths = {layout.min_deaths} training deaths and a survivor; lower them or use kind='virtual'"
         )
     return kept
 
 
 def _deal(sizes: Rows, died: Labels, trains: Labels, layout: Layout, rng: np.random.Generator) -> Rows:
     """Virtual hospital of each training patient (others: −1): first the deaths that each needs, then anyone."""
-    count = max(1, int(sizes[trains].sum()) // layout.admissions_per_client)
+    total = int(sizes[trains].sum())
+    count = layout.clients or max(1, total // layout.admissions_per_client)
+    per_client = total // count if layout.clients else layout.admissions_per_client
     order = rng.permutation(np.flatnonzero(trains))
     dead = order[died[order]]
     needed = dead[: count * layout.min_deaths]
     if len(needed) < count * layout.min_deaths:
         raise InvalidInput(
             f"{len(dead)} training patients died, too few for min_deaths = {layout.min_deaths} in each of {count} "
-            "virtual hospitals; raise admissions_per_client or lower min_deaths"
+            "virtual hospitals; make fewer hospitals or lower min_deaths"
         )
     owner = np.full(len(sizes), -1, np.intp)
     owner[needed] = np.arange(len(needed)) % count
-    room = layout.admissions_per_client - np.bincount(owner[needed], weights=sizes[needed], minlength=count)
+    room = per_client - np.bincount(owner[needed], weights=sizes[needed], minlength=count)
     others = order[owner[order] < 0]
     starts = np.cumsum(sizes[others]) - sizes[others]
     places = np.searchsorted(np.cumsum(np.maximum(room, 0)), starts, side="right")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import os
 import zipfile
 import zlib
 from pathlib import Path
@@ -13,6 +14,7 @@ import polars as pl
 from lowkey.data.hospital.source import Source
 from lowkey.errors import DataError
 
+HOME = "LOWKEY_HOSPITAL_DATA"
 MISSING = ["", "?", "nan", "NaN"]
 OTHER_VERSION = "or accept another version of the data with any_version=True (--any-version)"
 
@@ -23,7 +25,8 @@ def read_table(source: Source, path: Path, *, any_version: bool = False) -> tupl
     Parameters
     ----------
     source : what to expect.
-    path : the CSV file, plain, in a .gz or in a .zip, or a directory that holds one of these.
+    path : the CSV file, plain, in a .gz or in a .zip, or a directory that holds one of these; "auto": somewhere in the
+        directory that LOWKEY_HOSPITAL_DATA names, by itself or in a folder with the source's name.
     any_version : accept a file whose checksum is not the reference's.
     """
     file = _find(source, path)
@@ -46,6 +49,8 @@ def read_table(source: Source, path: Path, *, any_version: bool = False) -> tupl
 
 
 def _find(source: Source, path: Path) -> Path:
+    if str(path) == "auto":
+        return _known(source)
     if path.is_dir():
         found = next((path / name for name in source.files if (path / name).is_file()), None)
         if found is None:
@@ -54,6 +59,21 @@ def _find(source: Source, path: Path) -> Path:
     if not path.is_file():
         raise DataError(f"{path} does not exist; {source.obtain}")
     return path
+
+
+def _known(source: Source) -> Path:
+    """The file under the directory of all hospital data."""
+    root = os.environ.get(HOME)
+    if not root:
+        raise DataError(
+            f"no one told where {source.name} is; set data.source to its file, or {HOME} to a directory that holds it; "
+            f"{source.obtain}"
+        )
+    folders = [Path(root), Path(root) / source.name, Path(root) / source.name.replace("-", "_")]
+    found = next((folder / name for folder in folders for name in source.files if (folder / name).is_file()), None)
+    if found is None:
+        raise DataError(f"{HOME} is {root}, which holds no {source.files[0]}, plain or packed; {source.obtain}")
+    return found
 
 
 def _content(source: Source, file: Path) -> bytes:

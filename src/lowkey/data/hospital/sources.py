@@ -71,7 +71,8 @@ def load_admissions(
     Parameters
     ----------
     name : "diabetes130" or "sih-sus".
-    path : the CSV file, plain, gzipped or zipped, or a directory that holds one of these.
+    path : the CSV file, plain, gzipped or zipped, or a directory that holds one of these, or "auto": see
+        :func:`lowkey.data.hospital.files.read_table`.
     features : names of what to learn from, of ``SOURCES[name].features``; unset: the source's default.
     any_version : accept a file whose checksum is not the reference's, such as a newer release or a part.
     """
