@@ -63,6 +63,11 @@ def test_toml_round_trip(config: Config) -> None:
         (["codec=3"], r"codec"),
         (["seed.x=3"], r"seed"),
         (["nonsense"], r"write it as section\.key=value"),
+        (["data.name=sih-sus"], r"cannot learn from sih-sus; set it to 'mortality-mlp'"),
+        (["model.name=mortality-mlp"], r"cannot learn from fashion-mnist; set it to 'fashion-cnn'"),
+        (["data.partition=natural"], r"of fashion-mnist it must be iid or dirichlet"),
+        (["data.hospital.min_count=5"], r"\[data\.hospital\] is for hospital data"),
+        (["data.name=sih-sus", "model.name=mortality-mlp", "data.partition=dirichlet"], r"must be iid or natural"),
     ],
 )
 def test_errors_name_the_key_and_what_to_do(changes: list[str], message: str) -> None:

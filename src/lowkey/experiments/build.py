@@ -8,7 +8,7 @@ from typing import Any
 from lowkey.experiments.config import Config
 from lowkey.experiments.play import ServerParts
 from lowkey.experiments.schemes import schedule_of, scheme_of
-from lowkey.experiments.tasks import client_datasets_of, model_of, objective_of, test_examples_of
+from lowkey.experiments.tasks import client_datasets_of, held_out_examples_of, model_of, objective_of
 from lowkey.learning import (
     ClientDatasets,
     Examples,
@@ -32,7 +32,7 @@ class Experiment(ServerParts):
 def build(config: Config) -> Experiment:
     """Load data and model and compose the scheme; the configuration must be resolved (no "auto" left)."""
     module, objective = model_of(config), objective_of(config)
-    server = server_parts(config, module, test_examples_of(config), objective)
+    server = server_parts(config, module, held_out_examples_of(config), objective)
     return Experiment(**vars(server), trainer=trainer_of(config, module, client_datasets_of(config), objective))
 
 

@@ -39,6 +39,7 @@ class HospitalConfig(Section):
     min_deaths: Annotated[int, Field(ge=0)] = Field(default=1, description="in the training rows of every hospital")
     min_admissions: AtLeastOne = Field(default=10, description="below which a real hospital is left out")
     test_share: Annotated[float, Field(gt=0, lt=1)] = Field(default=0.2, description="share of patients held out")
+    pooled: bool = Field(default=False, description="one client holds all data: the ceiling without a federation")
     scale: Positive = Field(default=1.0, description="of synthetic hospitals: share of the paper's admissions")
     any_version: bool = Field(default=False, description="accept a file that is not the reference file")
 

@@ -52,7 +52,7 @@ def client_datasets_of(config: Config) -> ClientDatasets:
     return ImageClients(data.train_images, data.train_labels, partition)
 
 
-def test_examples_of(config: Config) -> Examples:
+def held_out_examples_of(config: Config) -> Examples:
     """The held-out data of a preset."""
     if config.data.of_hospitals:
         data = _hospitals(config.data, config.seed)
@@ -82,7 +82,7 @@ def _hospitals(data: DataConfig, seed: int) -> HospitalData:
     virtual = data.partition == "iid"
     layout = Layout(
         kind="virtual" if virtual else "natural",
-        clients=data.clients if virtual else None,
+        clients=data.clients if virtual and not settings.pooled else None,
         min_deaths=settings.min_deaths,
         min_admissions=settings.min_admissions,
         test_share=settings.test_share,
@@ -95,9 +95,11 @@ def _hospitals(data: DataConfig, seed: int) -> HospitalData:
             data.name, data.source, features=settings.features, any_version=settings.any_version
         )
         made = make_hospital_data(admissions, layout, rng=generator(seed, "partition"), min_count=settings.min_count)
+    if settings.pooled:
+        made = made.pooled()
     if len(made.clients) != data.clients:
         raise ConfigError(
-            f"data.clients is {data.clients}, but {len(made.clients)} hospitals of {data.name} are large enough to be "
-            f"clients; set data.clients={len(made.clients)}, or data.partition=iid for virtual hospitals"
+            f"data.clients is {data.clients}, but {data.name} has {len(made.clients)} with these settings; set "
+            f"data.clients={len(made.clients)}, or data.partition=iid for any number of virtual hospitals"
         )
     return made

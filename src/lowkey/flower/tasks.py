@@ -60,11 +60,11 @@ def client_of(node: NodeConfig) -> ClientId:
 
 
 def _preset(config: Config) -> Task:
-    from lowkey.experiments.tasks import client_datasets_of, model_of, objective_of, test_examples_of
+    from lowkey.experiments.tasks import client_datasets_of, held_out_examples_of, model_of, objective_of
 
     return Task(
         model=lambda: model_of(config),
         local_data=lambda node: client_datasets_of(config)[client_of(node)],
-        test_data=lambda: test_examples_of(config),
+        test_data=lambda: held_out_examples_of(config),
         objective=objective_of(config),
     )

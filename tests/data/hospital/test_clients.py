@@ -42,6 +42,15 @@ def test_features_are_fitted_on_training_rows_alone(tmp_path: Path) -> None:
         assert medications.max() == pytest.approx(1, abs=1e-6)
 
 
+def test_pooled_data_has_the_same_rows_in_one_place(tmp_path: Path) -> None:
+    admissions = load_admissions("diabetes130", write(tmp_path / "t.csv", diabetes(120)), any_version=True)
+    data = make_hospital_data(admissions, Layout(clients=8), rng=np.random.default_rng(0), min_count=2)
+    pooled = data.pooled()
+    assert len(pooled.clients) == 1
+    assert sorted(pooled.clients[0]) == list(range(len(data.train_died)))
+    assert pooled.test is data.test
+
+
 def test_real_virtual_hospitals() -> None:
     admissions = load_admissions("diabetes130", real("diabetes130"))
     data = make_hospital_data(admissions, Layout(), rng=np.random.default_rng(0))

@@ -27,6 +27,28 @@ def test_the_papers_sizes() -> None:
     assert min(deaths_of_clients(division, died)) >= 1
 
 
+@pytest.mark.parametrize("clients", [1, 7, 30])
+def test_any_number_of_virtual_hospitals(clients: int) -> None:
+    died = np.arange(1000) % 20 == 0
+    division = divide(died, Layout(clients=clients), rng=np.random.default_rng(0))
+    assert len(division.clients) == clients
+    assert division.clients.sizes.max() - division.clients.sizes.min() < clients
+    assert min(deaths_of_clients(division, died)) >= 1
+
+
+def test_the_real_hospitals_that_take_part_do_not_depend_on_the_draw() -> None:
+    """Sizes around the limit, single deaths, single survivors: whoever is held out, the same ones stay."""
+    rng = np.random.default_rng(0)
+    hospitals = rng.integers(0, 60, 600)
+    died = rng.random(600) < np.repeat([0.05, 0.5, 0.95], 200)[hospitals * 10]
+    kept = [
+        set(hospitals[divide(died, Layout(kind="natural"), rng=np.random.default_rng(seed), hospitals=hospitals).train])
+        for seed in range(20)
+    ]
+    assert 10 < len(kept[0]) < 60
+    assert all(found == kept[0] for found in kept)
+
+
 @given(st.integers(0, 10**6), st.integers(1, 3), st.booleans())
 def test_no_patient_is_on_both_sides_or_in_two_virtual_hospitals(seed: int, min_deaths: int, natural: bool) -> None:
     rng = np.random.default_rng(seed)

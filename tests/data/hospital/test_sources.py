@@ -204,3 +204,15 @@ def test_real_sih_sus() -> None:
     found = check_source("sih-sus", real("sih_sus"))
     assert found.reference
     assert found.counts == Counts(rows=169_512, deaths=7_440, cohort_rows=97_540, cohort_deaths=6_999, hospitals=726)
+
+
+def test_auto_looks_where_it_was_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LOWKEY_HOSPITAL_DATA", raising=False)
+    with pytest.raises(DataError, match=r"set data.source to its file, or LOWKEY_HOSPITAL_DATA"):
+        load_admissions("sih-sus", "auto")
+    monkeypatch.setenv("LOWKEY_HOSPITAL_DATA", str(tmp_path))
+    with pytest.raises(DataError, match=r"holds no sih_minimal.csv"):
+        load_admissions("sih-sus", "auto")
+    (tmp_path / "sih_sus").mkdir()
+    write(tmp_path / "sih_sus" / "sih_minimal.csv", sih(60))
+    assert len(load_admissions("sih-sus", "auto", any_version=True)) == 60

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from lowkey.data.hospital.admissions import Admissions
 from lowkey.data.hospital.division import Labels, Layout, divide
 from lowkey.data.hospital.features import SparseRows, fit_features
-from lowkey.data.partition import Partition
+from lowkey.data.partition import Partition, by_ids
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +30,10 @@ class HospitalData:
     test_died: Labels = field(repr=False)
     excluded_hospitals: int = 0
     excluded_admissions: int = 0
+
+    def pooled(self) -> HospitalData:
+        """The same rows in the hands of one client: what training without a federation would learn from."""
+        return replace(self, clients=by_ids(np.zeros(len(self.train_died), np.intp)))
 
     def summary(self) -> dict[str, int]:
         """Counts of everything."""

@@ -1,0 +1,71 @@
+"""What presets learn from: clients, model, objective, and data that does not fit the settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lowkey.errors import ConfigError, DataError
+from lowkey.experiments import Config, find, override, parse
+from lowkey.experiments.tasks import client_datasets_of, held_out_examples_of, model_of, objective_of
+from lowkey.learning import CLASSIFICATION, MORTALITY, model_vector
+from tests.data.hospital.tables import diabetes, sih, write
+
+
+def hospital(preset: str, *changes: str) -> Config:
+    return parse(override(find(f"hospital/{preset}"), changes))
+
+
+def of_diabetes(tmp_path: Path, *changes: str) -> Config:
+    file = write(tmp_path / "table.csv", diabetes(120))
+    return hospital(
+        "diabetes130/fl-std",
+        f'data.source="{file}"',
+        "data.hospital={any_version=true, min_count=2}",
+        "data.clients=8",
+        "federation.cohort=4",
+        *changes,
+    )
+
+
+def test_virtual_hospitals_are_as_many_as_asked(tmp_path: Path) -> None:
+    config = of_diabetes(tmp_path)
+    clients, (rows, died) = client_datasets_of(config), held_out_examples_of(config)
+    assert len(clients) == 8
+    inputs, targets = clients[0]
+    assert inputs.shape[1] == rows.shape[1]
+    assert set(targets) == {0.0, 1.0}
+    assert rows.shape[0] == len(died)
+    hidden, width = 200, rows.shape[1]
+    assert model_vector(model_of(config)).size == (width + 1) * hidden + (hidden + 1) * hidden + hidden + 1
+    assert objective_of(config) is MORTALITY
+    assert objective_of(parse(find("fashion-mnist/fl-std"))) is CLASSIFICATION
+
+
+def test_real_hospitals_must_be_counted_right(tmp_path: Path) -> None:
+    file = write(tmp_path / "table.csv", sih(120))
+    settings = [f'data.source="{file}"', "data.hospital={any_version=true, min_count=2}", "federation.cohort=2"]
+    with pytest.raises(ConfigError, match=r"sih-sus has 2 with these settings; set data.clients=2"):
+        client_datasets_of(hospital("sih-sus/fl-std", *settings, "data.clients=3"))
+    assert len(client_datasets_of(hospital("sih-sus/fl-std", *settings, "data.clients=2"))) == 2
+
+
+def test_pooled_data_has_one_owner_and_the_same_test(tmp_path: Path) -> None:
+    apart = of_diabetes(tmp_path)
+    pooled = of_diabetes(tmp_path, "data.clients=1", "federation.cohort=1", "data.hospital.pooled=true")
+    assert (held_out_examples_of(apart)[0] != held_out_examples_of(pooled)[0]).nnz == 0
+    (everything, died) = client_datasets_of(pooled)[0]
+    assert everything.shape[0] == len(died) == sum(len(client_datasets_of(apart)[c][1]) for c in range(8))
+
+
+def test_synthetic_hospitals_have_the_papers_network() -> None:
+    config = hospital("synthetic/fl-std", "data.hospital.scale=0.002", "data.clients=10", "federation.cohort=5")
+    assert model_vector(model_of(config)).size == 1_496_601
+    assert len(client_datasets_of(config)) == 10
+
+
+def test_missing_data_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LOWKEY_HOSPITAL_DATA", raising=False)
+    with pytest.raises(DataError, match=r"doi:10.24432/C5230J"):
+        client_datasets_of(hospital("diabetes130/fl-std"))
