@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import scipy.sparse
 import torch
 from sklearn.metrics import balanced_accuracy_score, roc_auc_score
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from lowkey.errors import InvalidInput
 from lowkey.learning import (
@@ -14,16 +19,19 @@ from lowkey.learning import (
     LocalSGD,
     MortalityMLP,
     Objective,
+    SparseBatch,
+    SparseLinear,
     TorchEvaluator,
     TorchTrainer,
     auroc,
     balanced_rows,
     calibration,
+    keras_initialise,
     logistic_loss,
     model_vector,
     mortality,
 )
-from lowkey.learning.datasets import as_tensors, in_batches
+from lowkey.learning.datasets import as_rows, in_batches
 
 
 def patients(size: int = 60, features: int = 30, seed: int = 0) -> tuple[scipy.sparse.csr_array, np.ndarray]:
@@ -51,16 +59,118 @@ def test_sparse_inputs_learn_and_evaluate_as_dense_ones() -> None:
         TorchEvaluator(module, (inputs, died), objective=MORTALITY, batch_size=7)(weights)
         for inputs in (rows, rows.toarray())
     ]
-    assert found[0] == found[1]
+    assert found[0] == pytest.approx(found[1], abs=1e-5)
     assert {"accuracy", "loss", "auroc", "balanced_accuracy", "sensitivity", "specificity"} <= found[0].keys()
 
 
 def test_batches_of_sparse_rows_are_made_when_they_are_needed() -> None:
     rows, died = patients(size=10)
     batches, targets = in_batches((rows, died), 4)
-    assert [batch().shape for batch in batches] == [(4, 30), (4, 30), (2, 30)]
-    np.testing.assert_array_equal(torch.cat([batch() for batch in batches]), rows.toarray())
+    made = [batch() for batch in batches]
+    assert [len(batch) for batch in made] == [4, 4, 2]
+    np.testing.assert_array_equal(torch.cat(made), rows.toarray())
     np.testing.assert_array_equal(targets, died)
+
+
+def test_a_sparse_layer_gives_what_a_dense_one_gives() -> None:
+    rows, _ = patients(size=10)
+    rows.data[rows.indptr[3] : rows.indptr[4]] = 0  # a row without anything
+    rows.eliminate_zeros()
+    torch.manual_seed(0)
+    layer = SparseLinear(30, 8)
+    [batch], _ = in_batches((rows, np.zeros(10)), 10, sparse=True)
+    sparse = batch()
+    assert isinstance(sparse, SparseBatch)
+    expected = layer(torch.from_numpy(rows.toarray()))
+    torch.testing.assert_close(layer(sparse), expected, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(layer(sparse)[3], layer.bias)
+    torch.manual_seed(0)
+    unbiased = SparseLinear(30, 8, bias=False)
+    torch.testing.assert_close(unbiased(sparse), expected - layer.bias, atol=1e-6, rtol=1e-5)
+
+
+def test_the_sparse_layer_changes_neither_parameters_nor_initial_weights() -> None:
+    plain = nn.Sequential(
+        nn.Linear(30, 8), nn.ReLU(), nn.Dropout(), nn.Linear(8, 8), nn.ReLU(), nn.Dropout(), nn.Linear(8, 1)
+    )
+    ours, theirs = (
+        keras_initialise(module, np.random.default_rng(0)).state_dict()
+        for module in (MortalityMLP(30, hidden=8), plain)
+    )
+    assert list(ours) == list(theirs)
+    for name, value in theirs.items():
+        assert torch.equal(ours[name], value)
+
+
+def test_other_modules_get_dense_batches_of_sparse_rows() -> None:
+    rows, died = patients()
+    seen: list[torch.Size] = []
+
+    class Unaware(nn.Linear):
+        def forward(self, inputs: Tensor) -> Tensor:
+            seen.append(inputs.shape)
+            return super().forward(inputs)
+
+    module = Unaware(30, 1)
+    found = TorchEvaluator(module, (rows, died), objective=MORTALITY)(model_vector(module))
+    assert sorted(seen) == [(10, 30), (50, 30)]
+    with torch.no_grad():
+        logits = module(torch.from_numpy(rows.toarray()))
+    assert found["loss"] == pytest.approx(float(logistic_loss(logits, torch.from_numpy(died))), abs=1e-6)
+
+
+class Largest(TorchDispatchMode):
+    """Notes the size of the largest tensor that an operation takes or gives."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for part in tree_leaves((args, kwargs, result)):
+            if isinstance(part, Tensor):
+                Largest.numbers = max(Largest.numbers, part.numel())
+        return result
+
+
+class WatchedMLP(MortalityMLP):
+    def forward(self, inputs: Any) -> Tensor:
+        with Largest():
+            return super().forward(inputs)
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+def test_evaluation_never_makes_a_dense_table_of_sparse_rows(monkeypatch: pytest.MonkeyPatch, sparse: bool) -> None:
+    """The other case shows that the watch would notice."""
+    rows, died = patients(size=1000, features=7280)
+    made_dense = watch_dense_rows(monkeypatch)
+    monkeypatch.setattr(Largest, "numbers", 0)
+    monkeypatch.setattr(WatchedMLP, "takes_sparse_rows", sparse)
+    module = WatchedMLP(7280, hidden=8)
+    TorchEvaluator(module, (rows, died), objective=MORTALITY, batch_size=500)(model_vector(module))
+    assert made_dense == ([] if sparse else [500, 500])
+    assert (Largest.numbers < 500 * 7280) == sparse
+
+
+def test_training_makes_chosen_rows_dense_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, died = patients(size=200)
+    made_dense = watch_dense_rows(monkeypatch)
+    module = MortalityMLP(30, hidden=8)
+    trainer = TorchTrainer(module, [(rows, died)], LocalSGD(), objective=MORTALITY)
+    assert trainer.train(model_vector(module), 0, np.random.default_rng(0)).num_examples == 200
+    assert made_dense == [2 * died.sum()]
+
+
+def watch_dense_rows(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Number of rows of every sparse array that is made dense from now on."""
+    made: list[int] = []
+    toarray = scipy.sparse.csr_array.toarray
+
+    def watched(self: Any, *args: Any, **kwargs: Any) -> Any:
+        made.append(self.shape[0])
+        return toarray(self, *args, **kwargs)
+
+    monkeypatch.setattr(scipy.sparse.csr_array, "toarray", watched)
+    return made
 
 
 @pytest.mark.parametrize(
@@ -72,7 +182,7 @@ def test_batches_of_sparse_rows_are_made_when_they_are_needed() -> None:
 )
 def test_unusable_sparse_data_is_refused(examples: object, reason: str) -> None:
     with pytest.raises(InvalidInput, match=reason):
-        as_tensors(examples)
+        as_rows(examples)
 
 
 def test_a_round_uses_the_chosen_examples_and_counts_all() -> None:

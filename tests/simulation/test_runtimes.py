@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -153,6 +155,23 @@ def test_a_million_clients_cost_what_six_thousand_do() -> None:
             return held
 
     assert shared(6_000) == shared(1_000_000) == 4 * DIMENSION * (1 + 2 * 3)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers are forked, and /proc tells what they hold, on Linux")
+def test_workers_share_the_trainers_data() -> None:
+    """A worker reads a table of 256 MB without holding a copy of it."""
+    table = np.ones(64_000_000, np.float32)
+
+    def read(client: int) -> None:
+        assert table.sum() == len(table)
+
+    with runtime("2", scheme_for(), Pull(act=read)) as ask:
+        for _ in ask({c: Request(round=1, weights=ZEROS) for c in range(4)}):
+            pass
+        for worker in ask._workers:  # type: ignore[attr-defined]
+            held = Path(f"/proc/{worker.process.pid}/smaps_rollup").read_text(encoding="ascii")
+            private = sum(int(held.split(f"{kind}:")[1].split()[0]) for kind in ("Private_Clean", "Private_Dirty"))
+            assert private < 128 * 1024  # in units of 1024 bytes
 
 
 def test_impossible_pool_is_refused() -> None:

@@ -1,10 +1,10 @@
-"""A client's data as two tensors, whatever form it came in."""
+"""A client's data as rows, whatever form it came in; sparse rows stay sparse until somebody needs them dense."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sized
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import scipy.sparse
 import torch
@@ -26,27 +26,48 @@ class ClientDatasets(Protocol):
     def __getitem__(self, client: int, /) -> Examples: ...
 
 
-def as_tensors(examples: Examples, device: str = "cpu") -> tuple[Tensor, Tensor]:
-    """Inputs and targets, each with one row per example; sparse inputs become dense, so mind their number."""
+class SparseBatch(NamedTuple):
+    """Sparse rows as tensors: row i has ``values[starts[i]:starts[i + 1]]`` in the ``columns`` of the same places."""
+
+    starts: Tensor
+    columns: Tensor
+    values: Tensor
+
+
+def as_rows(examples: Examples, device: str = "cpu") -> tuple[Any, Tensor]:
+    """Inputs and targets, each with one row per example: tensors, but sparse inputs stay a SciPy array."""
     inputs, targets = _pair(examples)
-    return _tensor(inputs, device), _tensor(targets, device)
+    return (inputs if _is_sparse(inputs) else _tensor(inputs, device)), _tensor(targets, device)
 
 
-def in_batches(examples: Examples, size: int, device: str = "cpu") -> tuple[list[Callable[[], Tensor]], Tensor]:
-    """Inputs in batches, each made when it is called for, and all targets: sparse inputs never are dense as a whole."""
-    inputs, targets = _pair(examples)
-    if not _is_sparse(inputs):
-        inputs = _tensor(inputs, device)
-    starts = range(0, inputs.shape[0], size)
-    return [partial(_rows, inputs, start, size, device) for start in starts], _tensor(targets, device)
+def dense(inputs: Any, device: str = "cpu") -> Tensor:
+    """Inputs of :func:`as_rows` as one tensor; for sparse ones choose the rows before."""
+    return _tensor(inputs.toarray() if _is_sparse(inputs) else inputs, device)
 
 
-def _rows(inputs: Any, start: int, size: int, device: str) -> Tensor:
-    return _tensor(inputs[start : start + size], device)
+def in_batches(
+    examples: Examples, size: int, device: str = "cpu", *, sparse: bool = False
+) -> tuple[list[Callable[[], Tensor | SparseBatch]], Tensor]:
+    """Inputs in batches, each made when it is called for, and all targets.
+
+    Sparse inputs become a :class:`SparseBatch` each if ``sparse`` asks for it, or else dense, but never as a whole.
+    """
+    inputs, targets = as_rows(examples, device)
+    make = _sparse_batch if sparse and _is_sparse(inputs) else _dense_batch
+    return [partial(make, inputs, start, size, device) for start in range(0, inputs.shape[0], size)], targets
+
+
+def _dense_batch(inputs: Any, start: int, size: int, device: str) -> Tensor:
+    return dense(inputs[start : start + size], device)
+
+
+def _sparse_batch(inputs: Any, start: int, size: int, device: str) -> SparseBatch:
+    rows = inputs[start : start + size]
+    return SparseBatch(*(_tensor(part, device) for part in (rows.indptr, rows.indices, rows.data)))
 
 
 def _tensor(part: Any, device: str) -> Tensor:
-    return torch.as_tensor(part.toarray() if _is_sparse(part) else part).to(device)
+    return torch.as_tensor(part).to(device)
 
 
 def _is_sparse(part: Any) -> bool:

@@ -9,10 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 from torch import Tensor, nn
 
-from lowkey.learning.datasets import Examples, in_batches
+from lowkey.learning.datasets import Examples, SparseBatch, in_batches
 from lowkey.learning.flat import FlatModel
 from lowkey.learning.objective import CLASSIFICATION, Objective
 from lowkey.types import FloatArray
+
+_EXAMPLES, _SPARSE_ROWS = 50, 4000  # per batch, by measurement: of images and convolutions, of rows and dense layers
 
 
 class TorchEvaluator:
@@ -21,6 +23,16 @@ class TorchEvaluator:
     By default it measures accuracy and cross-entropy; ``objective`` may ask for others. On the CPU, batches go to one
     thread per core, each computing alone: quicker than cores that share every batch, and kind to a busy machine, on
     which the latter wait for each other.
+
+    Parameters
+    ----------
+    module : the model; it is copied, never changed. With an attribute ``takes_sparse_rows`` that is true, as
+        :class:`MortalityMLP` has, it gets sparse inputs as a :class:`SparseBatch` each time; any other gets tensors.
+    test : held-out data.
+    objective : loss and metrics.
+    device : where to compute, such as "cpu" or "cuda".
+    batch_size : examples per batch; unset: 4,000 for a module that takes sparse rows, 50 for others, where an example
+        may be an image.
     """
 
     def __init__(
@@ -30,10 +42,12 @@ class TorchEvaluator:
         *,
         objective: Objective = CLASSIFICATION,
         device: str = "cpu",
-        batch_size: int = 50,
+        batch_size: int | None = None,
     ) -> None:
         self._model, self._objective = FlatModel(module, device), objective
-        self._batches, self._targets = in_batches(test, batch_size, device)
+        sparse = bool(getattr(module, "takes_sparse_rows", False))
+        size = (_SPARSE_ROWS if sparse else _EXAMPLES) if batch_size is None else batch_size
+        self._batches, self._targets = in_batches(test, size, device, sparse=sparse)
         self._threads = (os.cpu_count() or 1) if device == "cpu" else 1
 
     def __call__(self, weights: FloatArray) -> dict[str, float]:
@@ -45,6 +59,6 @@ class TorchEvaluator:
         return {**self._objective.metrics(outputs, self._targets), "loss": loss}
 
     @torch.inference_mode()
-    def _outputs(self, batch: Callable[[], Tensor]) -> Tensor:
+    def _outputs(self, batch: Callable[[], Tensor | SparseBatch]) -> Tensor:
         outputs: Tensor = self._model.module(batch())
         return outputs

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from lowkey import checks
 from lowkey.errors import InvalidInput
-from lowkey.learning.datasets import ClientDatasets, as_tensors
+from lowkey.learning.datasets import ClientDatasets, as_rows, dense
 from lowkey.learning.flat import FlatModel, layer_sizes
 from lowkey.learning.objective import CLASSIFICATION, Objective
 from lowkey.protocols import LocalUpdate
@@ -83,13 +83,14 @@ class TorchTrainer:
             self._model = FlatModel(self._module, self._device)
         model = self._model
         try:
-            inputs, targets = as_tensors(self._clients[client], self._device)
+            inputs, targets = as_rows(self._clients[client], self._device)
         except InvalidInput as error:
             raise InvalidInput(f"data of client {client}: {error}") from error
-        num_examples = len(inputs)
+        num_examples = len(targets)
         if self._objective.choice is not None:
-            chosen = torch.from_numpy(self._objective.choice(targets.cpu().numpy(), rng))
+            chosen = self._objective.choice(targets.cpu().numpy(), rng)
             inputs, targets = inputs[chosen], targets[chosen]
+        inputs = dense(inputs, self._device)
         model.load(weights)
         model.module.train()
         with torch.random.fork_rng(devices=[]):  # dropout repeats with the seed and leaves the caller's stream alone

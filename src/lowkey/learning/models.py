@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from lowkey.learning.datasets import SparseBatch
+
 
 class FashionCNN(nn.Module):
     """Two 5×5 convolutions, each with ReLU and 2×2 max pooling, and two dense layers; for 28×28 images in [0, 1].
@@ -31,15 +33,31 @@ class FashionCNN(nn.Module):
         return logits
 
 
+class SparseLinear(nn.Linear):
+    """A dense layer that also takes a :class:`SparseBatch`, and then does work for what is not zero alone."""
+
+    def forward(self, inputs: Tensor | SparseBatch) -> Tensor:
+        if isinstance(inputs, Tensor):
+            return super().forward(inputs)
+        starts, columns, values = inputs
+        table = self.weight.t().contiguous()
+        outputs = F.embedding_bag(
+            columns, table, starts, mode="sum", per_sample_weights=values, include_last_offset=True
+        )  # a weighted sum of rows of the table: of three ways the quickest, and needs no MKL
+        return outputs if self.bias is None else outputs + self.bias
+
+
 class MortalityMLP(nn.Sequential):
-    """Two hidden layers with ReLU and dropout, and the logit of dying in hospital.
+    """Two hidden layers with ReLU and dropout, and the logit of dying in hospital; takes sparse rows as they are.
 
     With the paper's 7,280 inputs it has exactly 1,496,601 parameters.
     """
 
+    takes_sparse_rows = True
+
     def __init__(self, inputs: int, hidden: int = 200, dropout: float = 0.5) -> None:
         super().__init__(
-            nn.Linear(inputs, hidden),
+            SparseLinear(inputs, hidden),
             nn.ReLU(),
             nn.Dropout(dropout),
             nn.Linear(hidden, hidden),

@@ -17,8 +17,7 @@ from lowkey.data.partition import Partition, by_ids
 class HospitalData:
     """Sparse training rows with their division among clients, and the union of all held-out rows.
 
-    Rows are dense only when somebody asks: :class:`HospitalClients` for one client's, ``test[a:b].toarray()`` for a
-    batch of test rows.
+    Nothing here is dense: who needs dense rows chooses few and asks for ``train[rows].toarray()``.
     """
 
     source: str
@@ -53,16 +52,16 @@ class HospitalData:
 
 @dataclass(frozen=True)
 class HospitalClients:
-    """Datasets of all clients, made on access: dense features and 1.0 for each death, of one client at a time."""
+    """Datasets of all clients, made on access: sparse features and 1.0 for each death, of one client at a time."""
 
     data: HospitalData
 
     def __len__(self) -> int:
         return len(self.data.clients)
 
-    def __getitem__(self, client: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def __getitem__(self, client: int) -> tuple[SparseRows, NDArray[np.float32]]:
         rows = self.data.clients[client]
-        return self.data.train[rows].toarray(), self.data.train_died[rows].astype(np.float32)
+        return self.data.train[rows], self.data.train_died[rows].astype(np.float32)
 
 
 def make_hospital_data(
