@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
@@ -93,8 +95,7 @@ class TorchTrainer:
         inputs = dense(inputs, self._device)
         model.load(weights)
         model.module.train()
-        with torch.random.fork_rng(devices=[]):  # dropout repeats with the seed and leaves the caller's stream alone
-            torch.manual_seed(int(rng.integers(2**63)))
+        with _seeded(int(rng.integers(2**63)), self._device):
             for batch in _batches(len(inputs), self._sgd, rng):
                 whole = batch is None
                 outputs = model.module(inputs if whole else inputs[batch])
@@ -106,6 +107,21 @@ class TorchTrainer:
                             parameter.sub_(gradient, alpha=self._sgd.learning_rate)
         update = model.vector.cpu().numpy() - weights
         return LocalUpdate(update, num_examples)
+
+
+@contextmanager
+def _seeded(seed: int, device: str) -> Iterator[None]:
+    """Dropout repeats with the seed and leaves the caller's stream alone.
+
+    On the CPU its one generator is seeded: ``torch.manual_seed`` would also note the call for every other device, with
+    a stack trace, which takes as long as a step of a small model.
+    """
+    before = torch.get_rng_state()
+    (torch.default_generator.manual_seed if device == "cpu" else torch.manual_seed)(seed)
+    try:
+        yield
+    finally:
+        torch.set_rng_state(before)
 
 
 def _batches(size: int, sgd: LocalSGD, rng: np.random.Generator) -> list[Tensor | None]:
