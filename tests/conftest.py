@@ -44,6 +44,19 @@ def tiny_config(preset: str = "demo/fl-std", *changes: str) -> Config:
     return parse(override(find(preset), [*small, *changes])).resolve()
 
 
+def tiny_hospital(preset: str = "hospital/synthetic/fl-std", *changes: str) -> Config:
+    """A preset of synthetic hospitals shrunk to seconds: five clients, a small network, no worker processes."""
+    small = (
+        "data.hospital.scale=0.001",
+        "data.clients=5",
+        "model.hidden=4",
+        "federation.cohort=5",
+        "federation.rounds=2",
+        "runtime.workers=0",
+    )
+    return parse(override(find(preset), [*small, *changes])).resolve()
+
+
 @pytest.fixture
 def run_path(tmp_path: Path) -> Path:
     return tmp_path / "run"

@@ -2,7 +2,8 @@
 
     python tools/keep_result.py RUN_DIRECTORY NAME "lowkey run PRESET ..."
 
-Writes results/NAME.json and draws results/fashion-mnist.png anew from all curves there.
+Writes results/NAME.json; for names that begin with fashion-mnist_ also draws results/fashion-mnist.png anew from all
+such curves there. Of mortality it keeps the confusion matrix and the calibration of the last round as well.
 """
 
 from __future__ import annotations
@@ -11,15 +12,23 @@ import json
 import sys
 from pathlib import Path
 
+from lowkey.experiments.scores import evaluated_rounds, headline
+
+COUNTS = ("true_positives", "false_negatives", "false_positives", "true_negatives")
 RESULTS = Path(__file__).parents[1] / "results"
 
 
 def keep(run, name, command):
     rounds = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     result = json.loads((run / "result.json").read_text(encoding="utf-8"))
-    tested = [r for r in rounds if "accuracy" in r]
-    curve = {key: [round(r[key], 4) for r in tested] for key in ("round", "accuracy", "loss")}
+    evaluated = evaluated_rounds(rounds)
+    last = evaluated[-1]
+    curve = {key: [round(r[key], 4) for r in evaluated] for key in ("round", *headline(last), "loss")}
     kept = {"command": command, **result, "curve": curve}
+    if "true_positives" in last:
+        kept["confusion"] = {key: int(last[key]) for key in COUNTS}
+    if "calibration" in last:
+        kept["calibration"] = [[round(value, 6) for value in row] for row in last["calibration"]]
     kept.pop("seconds", None)  # of a machine that did other things too
     lines = ",\n".join(f" {json.dumps(key)}: {json.dumps(value)}" for key, value in kept.items())
     (RESULTS / f"{name}.json").write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
@@ -53,7 +62,8 @@ def main():
     if len(sys.argv) != 4:
         raise SystemExit(__doc__)
     keep(Path(sys.argv[1]), sys.argv[2], sys.argv[3])
-    draw()
+    if sys.argv[2].startswith("fashion-mnist_"):
+        draw()
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from lowkey.types import ClientId, FloatArray
+from lowkey.types import ClientId, Evaluation, FloatArray
 
 if TYPE_CHECKING:  # names only: the seams depend on nobody
     from lowkey.codec.result import Decoded
@@ -109,7 +109,7 @@ class Keys(Protocol):
 class Evaluator(Protocol):
     """Metrics of a model on held-out data; must include "accuracy" and "loss"."""
 
-    def __call__(self, weights: FloatArray) -> Mapping[str, float]: ...
+    def __call__(self, weights: FloatArray) -> Evaluation: ...
 
 
 class Ask(Protocol):

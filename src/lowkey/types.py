@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -17,3 +18,6 @@ Words: TypeAlias = NDArray[np.uint32]
 """Integers modulo a power of two: what private clients send, and their sum."""
 
 ClientId: TypeAlias = int
+
+Evaluation: TypeAlias = Mapping[str, float | Sequence[Sequence[float]]]
+"""Metrics of a model by name: numbers, and tables as lists of rows."""

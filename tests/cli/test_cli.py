@@ -145,6 +145,41 @@ def test_presets() -> None:
     assert "did you mean" in error_of("presets", "show", "fashion-mnist/fl-cd")
 
 
+def test_presets_of_both_tables() -> None:
+    lines = lowkey("presets", "list").stdout.splitlines()
+    found = {line.split()[0]: line.split(maxsplit=1)[1:] for line in lines if line}
+    assert found["fashion-mnist/fl-std"] == ["paper: 0.87 @ round 191"]
+    assert found["hospital/synthetic/fl-cs-r0.05"] == ["paper: 0.73 / 0.80 @ round 100"]
+    assert found["hospital/diabetes130/fl-cs-dp-r0.05"] == ["paper: 0.69 / 0.76 @ round 100, ε 1"]
+    assert sum("balanced accuracy / AUROC" in line and "Premier" in line for line in lines) == 1
+
+
+def test_run_of_mortality(tmp_path: Path) -> None:
+    small = [
+        "data.hospital.scale=0.001",
+        "data.clients=5",
+        "federation.cohort=5",
+        "model.hidden=4",
+        "runtime.workers=0",
+    ]
+    command = ["run", "hospital/synthetic/fl-std", *(part for setting in small for part in ("--set", setting))]
+    done = lowkey(*command, "--rounds", 2, "--out", "r", "--track", "tensorboard", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "r" / "result.json").read_text())
+    shown = f"{result['final_balanced_accuracy']:.4f} final, {result['best_balanced_accuracy']:.4f} best"
+    for part in (
+        f"balanced accuracy  {shown}",
+        f"AUROC  {result['final_auroc']:.4f} final",
+        "0.74 / 0.82 best (round 99)",
+    ):
+        assert part in done.stdout
+    assert f"AUROC {result['final_auroc']:.3f}" in done.stderr
+    assert "on other data (Premier)" in done.stdout
+    status = lowkey("status", "r", cwd=tmp_path).stdout
+    for part in (f"balanced accuracy  {result['final_balanced_accuracy']:.4f}", f"AUROC  {result['final_auroc']:.4f}"):
+        assert part in status
+
+
 def test_run_report_resume(tmp_path: Path) -> None:
     command = ["run", "demo/fl-cs-dp", *SMALL, "--set", "privacy.noise_multiplier=1.0", "--out", "r", "--seed", 3]
     result = json_of(*command, "--rounds", 2, "--track", "tensorboard", cwd=tmp_path)

@@ -148,6 +148,41 @@ def test_two_processes_cannot_share_a_run(run_path: Path) -> None:
     assert from_another_process().returncode == 0
 
 
+def write_metrics(path: Path, *lines: dict[str, object]) -> dict[str, object]:
+    directory = RunDirectory.create(path, tiny_config())
+    (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return directory.summary()
+
+
+def test_summary_of_images(run_path: Path) -> None:
+    found = write_metrics(
+        run_path, {"round": 1, "accuracy": 0.5}, {"round": 2, "accuracy": 0.4}, {"round": 3, "epsilon_pld": 1.5}
+    )
+    assert found == {
+        "preset": "demo/fl-std", "rounds": 3, "best_accuracy": 0.5, "best_round": 1, "final_accuracy": 0.4,
+        "epsilon_paper": None, "epsilon_rdp": None, "epsilon_pld": 1.5, "epsilon_server": None,
+        "bytes_up_per_client": None,
+    }  # fmt: skip
+
+
+def test_summary_of_mortality_is_of_the_round_with_the_best_balanced_accuracy(run_path: Path) -> None:
+    found = write_metrics(
+        run_path,
+        {"round": 1, "accuracy": 0.99, "balanced_accuracy": 0.5, "auroc": 0.9},
+        {"round": 2, "accuracy": 0.6, "balanced_accuracy": 0.7, "auroc": 0.8},
+        {"round": 3, "accuracy": 0.7, "balanced_accuracy": 0.6, "auroc": 0.85},
+    )
+    assert (found["best_balanced_accuracy"], found["best_auroc"], found["best_round"]) == (0.7, 0.8, 2)
+    assert (found["final_balanced_accuracy"], found["final_auroc"]) == (0.6, 0.85)
+    assert not {"best_accuracy", "final_accuracy"} & found.keys()
+
+
+@pytest.mark.parametrize("lines", [[], [{"round": 1}]], ids=["no round", "no test"])
+def test_summary_without_evaluation(run_path: Path, lines: list[dict[str, object]]) -> None:
+    found = write_metrics(run_path, *lines)
+    assert (found["best_accuracy"], found["best_round"], found["final_accuracy"]) == (None, None, None)
+
+
 def test_metrics_in_the_middle_of_a_line_and_damaged(run_path: Path) -> None:
     directory = RunDirectory.create(run_path, tiny_config())
     file = run_path / "metrics.jsonl"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,7 @@ def test_sparse_inputs_learn_and_evaluate_as_dense_ones() -> None:
         TorchEvaluator(module, (inputs, died), objective=MORTALITY, batch_size=7)(weights)
         for inputs in (rows, rows.toarray())
     ]
+    np.testing.assert_allclose(*(metrics.pop("calibration") for metrics in found), rtol=1e-5)
     assert found[0] == pytest.approx(found[1], abs=1e-5)
     assert {"accuracy", "loss", "auroc", "balanced_accuracy", "sensitivity", "specificity"} <= found[0].keys()
 
@@ -241,10 +243,36 @@ def test_without_deaths_auroc_says_nothing() -> None:
     assert auroc(np.arange(3.0), np.zeros(3, np.bool_)) == 0.5
 
 
-def test_calibration_of_a_perfect_forecast() -> None:
-    """Observed shares lie within 5 standard deviations of the predicted ones: false alarm below 1e-5."""
+def test_calibration_by_hand() -> None:
+    """One of four died, odds 1/3: a probability of 3/4 has odds 3 and becomes 1/2, one of 1/2 becomes 1/4."""
+    logits, died = torch.tensor([np.log(3.0), 0.0, 0.0, np.log(3.0)]), torch.tensor([1, 0, 0, 0])
+    found = calibration(logits[:, None], died, bins=2)
+    assert found == [pytest.approx([1 / 2, 1 / 4, 0, 2]), pytest.approx([3 / 4, 1 / 2, 1 / 2, 2])]
+    whole = mortality(logits[:, None], died)["calibration"]
+    assert [row[3] for row in whole] == [1, 1, 1, 1]  # fewer patients than bins
+    assert json.loads(json.dumps(whole)) == whole
+
+
+def test_odds_of_every_example_are_corrected_and_not_of_the_mean() -> None:
+    logits = torch.tensor([-2.0, 4.0, 1.0, 0.0])
+    ((_, corrected, _, _),) = calibration(logits, torch.tensor([1, 0, 0, 0]), bins=1)
+    assert corrected == pytest.approx(float(torch.sigmoid(logits - np.log(3)).mean()))
+
+
+@pytest.mark.parametrize(("bias", "holds"), [(0.0, True), (0.5, False)])
+def test_a_forecast_learned_from_balanced_classes_is_right_once_corrected(bias: float, holds: bool) -> None:
+    """Observed shares lie within 5 standard deviations of the corrected ones: false alarm below 1e-5."""
     rng = np.random.default_rng(0)
-    logits = rng.normal(-1, 1.5, 20_000)
-    died = rng.random(20_000) < 1 / (1 + np.exp(-logits))
-    for predicted, observed, count in calibration(torch.from_numpy(logits), torch.from_numpy(died)):
-        assert abs(observed - predicted) < 5 * (predicted * (1 - predicted) / count) ** 0.5
+    logits = rng.normal(-4, 1.5, 200_000)
+    died = rng.random(200_000) < 1 / (1 + np.exp(-logits))
+    balanced = logits - np.log(died.mean() / (1 - died.mean())) + bias
+    rows = calibration(torch.from_numpy(balanced), torch.from_numpy(died))
+    assert [row[3] for row in rows] == [20_000] * 10
+    near = [abs(seen - right) < 5 * (right * (1 - right) / count) ** 0.5 for _, right, seen, count in rows]
+    assert all(near) is holds
+    assert all(raw > 2 * seen for raw, _, seen, _ in rows)
+
+
+@pytest.mark.parametrize("died", [np.zeros(3), np.ones(3)])
+def test_no_calibration_where_all_are_alike(died: np.ndarray) -> None:
+    assert calibration(torch.zeros(3), torch.from_numpy(died)) == []

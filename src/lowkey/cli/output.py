@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Any
 
@@ -39,6 +39,13 @@ def extra_needed() -> Iterator[None]:
 def emit(value: Any) -> None:
     """The JSON line."""
     typer.echo(json.dumps(value))
+
+
+def echo_lines(lines: Mapping[str, object]) -> None:
+    """Names to the right, values to the left of one column."""
+    width = max(9, *map(len, lines))
+    for name, value in lines.items():
+        typer.echo(f"{name:>{width}}  {value}")
 
 
 def human_bytes(count: float) -> str:

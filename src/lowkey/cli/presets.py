@@ -9,7 +9,8 @@ import typer
 from lowkey.cli.output import JsonOption, emit
 
 app = typer.Typer(
-    help="The settings that come with Lowkey: every row of the paper's Fashion-MNIST table, and the demo."
+    help="The settings that come with Lowkey: every row of the paper's two tables, Fashion-MNIST and in-hospital "
+    "mortality, and the demo."
 )
 
 
@@ -17,16 +18,23 @@ app = typer.Typer(
 def list_presets(as_json: JsonOption = False) -> None:
     """List all presets, with the paper's value where there is one."""
     from lowkey.experiments import presets
+    from lowkey.experiments.scores import headline, labels, values
 
     if as_json:
         emit([{"name": name, "paper": table.get("paper")} for name, table in presets().items()])
         return
-    width = max(map(len, presets()))
+    width, elsewhere = max(map(len, presets())), {}
     for name, table in presets().items():
-        paper = table.get("paper")
-        published = "" if paper is None else f"paper: {paper['accuracy']:.2f} @ round {paper['round']}"
-        spent = f", ε {paper['epsilon']:g}" if paper and "epsilon" in paper else ""
+        paper = table.get("paper", {})
+        published = f"paper: {values(paper, 2)} @ round {paper['round']}" if paper else ""
+        spent = f", ε {paper['epsilon']:g}" if "epsilon" in paper else ""
         typer.echo(f"{name:<{width}}  {published}{spent}".rstrip())
+        if "data" in paper:
+            elsewhere[paper["data"]] = labels(headline(paper))
+    for data, scores in elsewhere.items():
+        typer.echo(
+            f"\nhospital/…: {scores}; the paper measured them on its private database, {data}, not on these data."
+        )
 
 
 @app.command("show")

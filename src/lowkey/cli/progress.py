@@ -1,4 +1,4 @@
-"""Live progress of a run on standard error: round, accuracy, ε, bytes, time left."""
+"""Live progress of a run on standard error: round, scores, ε, bytes, time left."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from lowkey.cli.output import human_bytes, human_epsilon
+from lowkey.experiments.scores import LABELS, headline
 from lowkey.federation import RoundRecord
 
 _SECONDS_BETWEEN_LINES = 10.0
@@ -69,9 +70,11 @@ class RunProgress:
 
     def _status(self, metrics: Mapping[str, Any]) -> str:
         parts = []
-        if (accuracy := metrics.get("accuracy")) is not None:
-            self._best = max(self._best, accuracy)
-            parts.append(f"accuracy {accuracy:.3f} (best {self._best:.3f})")
+        first, *others = headline(metrics)
+        if (score := metrics.get(first)) is not None:
+            self._best = max(self._best, score)
+            parts.append(f"{LABELS[first]} {score:.3f} (best {self._best:.3f})")
+            parts += [f"{LABELS[name]} {metrics[name]:.3f}" for name in others]
         if metrics["epsilon_pld"] is not None:
             parts.append(f"ε {human_epsilon(metrics['epsilon_pld'], 3)}")
         parts.append(f"up {human_bytes(metrics['bytes_up_total'])}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lowkey.cli.output import JsonOption, emit, extra_needed, human_bytes, human_epsilon
+from lowkey.cli.output import JsonOption, echo_lines, emit, extra_needed, human_bytes, human_epsilon
 from lowkey.errors import ConfigError, RunError
 
 if TYPE_CHECKING:  # imported when a command needs it, so that --help answers at once
@@ -156,15 +156,12 @@ def _prospects(config: Config, num_coordinates: int) -> str | None:
 
 
 def _print(result: dict[str, Any], directory: Path, paper: dict[str, Any] | None) -> None:
-    accuracy = result["final_accuracy"]
+    from lowkey.experiments.scores import values
+
     lines = {
         "run": directory,
         "rounds": f"{result['rounds']}, {_STOPPED[result['stopped']]}",
-        "accuracy": (
-            f"{accuracy:.4f} final, {result['best_accuracy']:.4f} best (round {result['best_round']})"
-            if accuracy is not None
-            else "not measured: there is no test data"
-        ),
+        **_scores(result),
         "upload": f"{human_bytes(result['bytes_up_per_client'])} per client and round",
     }
     if result["epsilon_pld"] is not None:
@@ -178,7 +175,21 @@ def _print(result: dict[str, Any], directory: Path, paper: dict[str, Any] | None
         )
     if paper is not None:
         spent = f", ε {paper['epsilon']:g}" if paper["epsilon"] is not None else ""
-        lines["paper"] = f"{paper['accuracy']:.2f} best (round {paper['round']}{spent})"
-    for name, value in lines.items():
-        typer.echo(f"{name:>9}  {value}")
-    typer.echo(f"{'report':>9}  lowkey report {directory}")
+        other = f", on other data ({paper['data']})" if paper["data"] is not None else ""
+        lines["paper"] = f"{values(paper, 2)} best (round {paper['round']}{spent}){other}"
+    lines["report"] = f"lowkey report {directory}"
+    echo_lines(lines)
+
+
+def _scores(result: dict[str, Any]) -> dict[str, str]:
+    """Final and best values; where there are several scores, all are of the round in which the first was best."""
+    from lowkey.experiments.scores import LABELS, headline
+
+    first, *others = headline(result, "final_")
+    if result[f"final_{first}"] is None:
+        return {LABELS[first]: "not measured: there is no test data"}
+    best = f"{result[f'best_{first}']:.4f} best (round {result['best_round']})"
+    lines = {LABELS[first]: f"{result[f'final_{first}']:.4f} final, {best}"}
+    for name in others:
+        lines[LABELS[name]] = f"{result[f'final_{name}']:.4f} final, {result[f'best_{name}']:.4f} in the best round"
+    return lines

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lowkey.cli.output import JsonOption, emit, human_bytes, human_epsilon
+from lowkey.cli.output import JsonOption, echo_lines, emit, human_bytes, human_epsilon
 
 
 def status(
@@ -15,8 +15,9 @@ def status(
     *,
     as_json: JsonOption = False,
 ) -> None:
-    """Tell how far a run is: round, accuracy, ε, bytes, clients that answered, seconds of each stage."""
+    """Tell how far a run is: round, scores, ε, bytes, clients that answered, seconds of each stage."""
     from lowkey.experiments import RunDirectory
+    from lowkey.experiments.scores import LABELS, headline
 
     directory = RunDirectory.open(run)
     metrics = directory.metrics()
@@ -31,13 +32,16 @@ def status(
         emit(found)
         return
     lines = {"state": found["state"], "round": f"{found['rounds']} of {found['rounds_planned']}"}
-    if found["final_accuracy"] is not None:
-        lines["accuracy"] = f"{found['final_accuracy']:.4f}, best {found['best_accuracy']:.4f}"
+    for number, name in enumerate(headline(found, "final_")):
+        if found[f"final_{name}"] is not None:
+            best = f"{found[f'best_{name}']:.4f}"
+            lines[LABELS[name]] = (
+                f"{found[f'final_{name}']:.4f}, {f'{best} in the best round' if number else f'best {best}'}"
+            )
     if found["epsilon_pld"] is not None:
         lines["ε"] = f"{human_epsilon(found['epsilon_pld'])}; {human_epsilon(found['epsilon_server'])} for the server"
     if last:
         lines["upload"] = f"{human_bytes(last['bytes_up_per_client'])} per client and round"
         lines["clients"] = f"{last.get('survivors', '–')} in the last round"
         lines["seconds"] = ", ".join(f"{name} {value:.1f}" for name, value in last["seconds"].items())
-    for name, value in lines.items():
-        typer.echo(f"{name:>9}  {value}")
+    echo_lines(lines)

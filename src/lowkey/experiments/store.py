@@ -19,6 +19,7 @@ from lowkey.durable import Lock, replace_file
 from lowkey.errors import InUse, RunError
 from lowkey.experiments.checkpoints import Checkpoint, DamagedCheckpointError, pack, unpack
 from lowkey.experiments.config import Config, parse, read
+from lowkey.experiments.scores import evaluated_rounds, headline
 from lowkey.federation import RoundRecord, RunState
 from lowkey.privacy import Ledger
 
@@ -152,17 +153,21 @@ class RunDirectory:
         replace_file(self.path / "metrics.jsonl", "".join(json.dumps(m) + "\n" for m in kept).encode())
 
     def summary(self) -> dict[str, Any]:
-        """The figures of the run so far, from its metrics alone."""
+        """The figures of the run so far, from its metrics alone.
+
+        Best and final values are of the scores by which the run is judged, all of the same round.
+        """
         metrics = self.metrics()
-        evaluated = [m for m in metrics if "accuracy" in m]
-        best = max(evaluated, key=lambda m: m["accuracy"], default=None)
         last = metrics[-1] if metrics else {}
+        evaluated = evaluated_rounds(metrics) or [{}]
+        names = headline(evaluated[-1])
+        best = max(evaluated, key=lambda m: m.get(names[0], 0.0))
         return {
             "preset": self.config.name,
             "rounds": last.get("round", 0),
-            "best_accuracy": best["accuracy"] if best else None,
-            "best_round": best["round"] if best else None,
-            "final_accuracy": evaluated[-1]["accuracy"] if evaluated else None,
+            **{f"best_{name}": best.get(name) for name in names},
+            "best_round": best.get("round"),
+            **{f"final_{name}": evaluated[-1].get(name) for name in names},
             "epsilon_paper": last.get("epsilon_paper"),
             "epsilon_rdp": last.get("epsilon_rdp"),
             "epsilon_pld": last.get("epsilon_pld"),

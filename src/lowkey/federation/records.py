@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lowkey.secagg import Advert, Confirmation, Delivery, Revealed, SealedShares
 from lowkey.secagg import ClientState as _MemberState
 from lowkey.server import ServerState
-from lowkey.types import ClientId, FloatArray, Words
+from lowkey.types import ClientId, Evaluation, FloatArray, Words
 
 if TYPE_CHECKING:
     from lowkey.privacy import Epsilon
@@ -151,7 +151,7 @@ class RoundRecord:
     """
 
     outcome: RoundOutcome
-    evaluation: Mapping[str, float]
+    evaluation: Evaluation
     epsilon: Epsilon | None
     server_epsilon: float | None
     seconds: Mapping[str, float]
@@ -160,6 +160,11 @@ class RoundRecord:
     @property
     def round(self) -> int:
         return self.outcome.state.round
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """The numbers of the evaluation, without its tables."""
+        return {name: value for name, value in self.evaluation.items() if not isinstance(value, Sequence)}
 
     def to_json(self) -> dict[str, Any]:
         outcome, spent = self.outcome, self.epsilon

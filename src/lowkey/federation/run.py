@@ -19,6 +19,7 @@ from lowkey.protocols import Ask, Evaluator, Observer
 from lowkey.rng import OSSecrets, Secrets
 from lowkey.secagg import Directory
 from lowkey.timing import StageClock
+from lowkey.types import Evaluation
 
 _log = logging.getLogger(__name__)
 
@@ -101,7 +102,7 @@ class Federation:
         with self.clock.stage("account"):
             spent = self.epsilon()
             last = outcome.state.round == schedule.rounds or self._next_round_passes(schedule.target_epsilon)
-        evaluation: Mapping[str, float] = {}
+        evaluation: Evaluation = {}
         if last or outcome.state.round % schedule.evaluate_every == 0:
             with self.clock.stage("evaluate"):
                 evaluation = self.evaluate(outcome.state.weights)

@@ -101,7 +101,7 @@ def serve(grid: Grid, context: Context, config: Config, task_module: str | None,
 
 def log_round(record: RoundRecord) -> None:
     """One line a round: figures that may be published, and nothing else."""
-    figures = [f"{name} {value:.4f}" for name, value in record.evaluation.items()]
+    figures = [f"{name} {value:.4f}" for name, value in record.scores.items()]
     if record.epsilon is not None:
         figures.append(f"ε {round_up(record.epsilon.pld, 4)}")
     figures += [f"up {record.outcome.bytes_up_per_client} bytes", f"survivors {record.outcome.survivors}"]

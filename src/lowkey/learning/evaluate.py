@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from lowkey.learning.datasets import Examples, SparseBatch, in_batches
 from lowkey.learning.flat import FlatModel
 from lowkey.learning.objective import CLASSIFICATION, Objective
-from lowkey.types import FloatArray
+from lowkey.types import Evaluation, FloatArray
 
 _EXAMPLES, _SPARSE_ROWS = 50, 4000  # per batch, by measurement: of images and convolutions, of rows and dense layers
 
@@ -50,7 +50,7 @@ class TorchEvaluator:
         self._batches, self._targets = in_batches(test, size, device, sparse=sparse)
         self._threads = (os.cpu_count() or 1) if device == "cpu" else 1
 
-    def __call__(self, weights: FloatArray) -> dict[str, float]:
+    def __call__(self, weights: FloatArray) -> Evaluation:
         self._model.load(weights)
         self._model.module.eval()
         with ThreadPoolExecutor(self._threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:

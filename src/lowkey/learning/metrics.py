@@ -6,13 +6,15 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
+import scipy.special
 import scipy.stats
-import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-Metrics: TypeAlias = Callable[[Tensor, Tensor], dict[str, float]]
+from lowkey.types import Evaluation
+
+Metrics: TypeAlias = Callable[[Tensor, Tensor], Evaluation]
 """Of outputs and targets; must include "accuracy"."""
 
 
@@ -28,13 +30,12 @@ def accuracy(outputs: Tensor, targets: Tensor) -> dict[str, float]:
     return {"accuracy": float((predicted == targets.reshape(len(outputs))).float().mean())}
 
 
-def mortality(outputs: Tensor, targets: Tensor) -> dict[str, float]:
+def mortality(outputs: Tensor, targets: Tensor) -> Evaluation:
     """For rare events: balanced accuracy, AUROC, and what they are made of, at a probability of one half.
 
-    The four counts are those of the confusion matrix.
+    The four counts are those of the confusion matrix; calibration has the rows of :func:`calibration`.
     """
-    logits = outputs.reshape(-1).cpu().double().numpy()
-    died = targets.reshape(-1).cpu().numpy() > 0.5
+    logits, died = _logits(outputs, targets)
     alarm = logits > 0
     found, missed = float(np.sum(alarm & died)), float(np.sum(~alarm & died))
     false, right = float(np.sum(alarm & ~died)), float(np.sum(~alarm & ~died))
@@ -49,6 +50,7 @@ def mortality(outputs: Tensor, targets: Tensor) -> dict[str, float]:
         "false_negatives": missed,
         "false_positives": false,
         "true_negatives": right,
+        "calibration": calibration(outputs, targets),
     }
 
 
@@ -61,12 +63,26 @@ def auroc(scores: NDArray[np.float64], positive: NDArray[np.bool_]) -> float:
     return float((ranks[positive].sum() - positives * (positives + 1) / 2) / (positives * negatives))
 
 
-def calibration(outputs: Tensor, targets: Tensor, bins: int = 10) -> list[tuple[float, float, int]]:
-    """Predicted and observed share of positives, and number of examples, in bins of equally many examples."""
-    order = torch.argsort(outputs.reshape(-1))
-    probability, died = torch.sigmoid(outputs.reshape(-1).double())[order], targets.reshape(-1).double()[order]
-    parts = zip(torch.tensor_split(probability, bins), torch.tensor_split(died, bins), strict=True)
-    return [(float(p.mean()), float(d.mean()), len(p)) for p, d in parts if len(p)]
+def calibration(outputs: Tensor, targets: Tensor, bins: int = 10) -> list[list[float]]:
+    """Rows [predicted, corrected, observed, count] of bins of equally many examples, by rising prediction.
+
+    Predicted is the mean probability of a model that learned from as many positives as negatives. Corrected is the mean
+    of the same probabilities with the odds of every one multiplied by the odds of a positive among ``targets``, what
+    they would be had the model learned from classes of that share: Elkan (2001), Section 3; Saerens et al. (2002).
+    Observed is the share of positives. No rows where all targets are alike.
+    """
+    logits, positive = _logits(outputs, targets)
+    share = float(positive.mean())
+    if share in (0.0, 1.0):
+        return []
+    order = np.argsort(logits, kind="stable")
+    raw, shifted = scipy.special.expit(logits), scipy.special.expit(logits + scipy.special.logit(share))
+    parts = [part for part in np.array_split(order, bins) if len(part)]
+    return [[*(float(column[part].mean()) for column in (raw, shifted, positive)), len(part)] for part in parts]
+
+
+def _logits(outputs: Tensor, targets: Tensor) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    return outputs.reshape(-1).cpu().double().numpy(), targets.reshape(-1).cpu().numpy() > 0.5
 
 
 def _share(part: float, rest: float) -> float:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
+from lowkey.report.canvas import as_png, new_figure
 from lowkey.rounding import round_up
 
 _ABSENT, _PRESENT, _CLAIM = "#0072b2", "#d55e00", "#000000"
@@ -28,8 +26,7 @@ def write_audit(audit: Mapping[str, Any], out: Path) -> list[Path]:
 
 def audit_figure(audit: Mapping[str, Any]) -> bytes:
     """PNG picture of the content of an ``audit.json``."""
-    figure = Figure(figsize=(9.6, 3.8), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(9.6, 3.8)
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
     _draw_views(left, audit)
     _draw_bounds(right, audit)
@@ -37,9 +34,7 @@ def audit_figure(audit: Mapping[str, Any]) -> bytes:
         axes.spines[["top", "right"]].set_visible(False)
     planted = f", with a planted defect: {audit['planted']}" if audit["planted"] else ""
     figure.suptitle(f"Audit of {audit['preset']}{planted}", fontsize=11)
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png", dpi=150)
-    return picture.getvalue()
+    return as_png(figure)
 
 
 def _draw_views(axes: Axes, audit: Mapping[str, Any]) -> None:

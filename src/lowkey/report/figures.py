@@ -1,24 +1,32 @@
-"""Curves of runs: accuracy against round, against uploaded bytes, against ε. Stars mark the paper's values."""
+"""Curves of runs: their score against round, against uploaded bytes, against ε. Stars mark the paper's values."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-
+from lowkey.experiments.scores import LABELS
+from lowkey.report.canvas import as_png, colour_of, new_figure
+from lowkey.report.patients import calibration_figure, confusion_figure
 from lowkey.report.tables import RunData
 
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#7f7f7f")
+
+@dataclass(frozen=True)
+class Picture:
+    """A file of the report; a wide one has a line of the page for itself."""
+
+    name: str
+    title: str
+    png: bytes = field(repr=False)
+    wide: bool = False
 
 
 @dataclass(frozen=True)
 class _Axis:
     """What stands below the curve: its label, its value in a round, its value for the paper's best round."""
 
+    title: str
     label: str
     value: Callable[[RunData, dict[str, Any]], float | None]
     published: Callable[[RunData], float | None]
@@ -30,20 +38,29 @@ def _megabytes(run: RunData, metrics: dict[str, Any]) -> float:
 
 
 def _published_megabytes(run: RunData) -> float | None:
-    if run.config.paper is None:
+    """None where the paper learned from other data, and so with another model."""
+    if run.config.paper is None or run.config.paper.data is not None:
         return None
     last = run.metrics[-1]
     return _megabytes(run, last) / int(last["round"]) * run.config.paper.round
 
 
 _AXES = {
-    "accuracy-round.png": _Axis(
-        "round", lambda _run, m: m["round"], lambda run: run.config.paper.round if run.config.paper else None
+    "round": _Axis(
+        "by round",
+        "round",
+        lambda _run, m: m["round"],
+        lambda run: run.config.paper.round if run.config.paper else None,
     ),
-    "accuracy-bytes.png": _Axis(
-        "expected upload of one client, MB (log)", _megabytes, _published_megabytes, logarithmic=True
+    "bytes": _Axis(
+        "by uploaded bytes",
+        "expected upload of one client, MB (log)",
+        _megabytes,
+        _published_megabytes,
+        logarithmic=True,
     ),
-    "accuracy-epsilon.png": _Axis(
+    "epsilon": _Axis(
+        "by privacy spent",
         "ε spent (curves: PLD; stars: as the paper counts)",
         lambda _run, m: m["epsilon_pld"],
         lambda run: run.config.paper.epsilon if run.config.paper else None,
@@ -51,35 +68,41 @@ _AXES = {
 }
 
 
-def figures(runs: Sequence[RunData]) -> dict[str, bytes]:
-    """PNG pictures by file name; the picture against ε only where a run has spent some."""
-    drawn = {name: _draw(runs, axis) for name, axis in _AXES.items()}
-    return {name: picture for name, picture in drawn.items() if picture is not None}
+def figures(runs: Sequence[RunData]) -> list[Picture]:
+    """Curves of the score of the runs, against ε only where a run has spent some; of mortality also its predictions."""
+    score = runs[0].scores[-1]
+    label = LABELS[score]
+    drawn = [
+        (f"{score}-{name}.png", f"{label[0].upper()}{label[1:]} {axis.title}", _draw(runs, score, axis))
+        for name, axis in _AXES.items()
+    ]
+    drawn += [
+        ("calibration.png", "Predicted and observed deaths", calibration_figure(runs)),
+        ("confusion.png", "Who was flagged", confusion_figure(runs)),
+    ]
+    return [Picture(name, title, png, name == "confusion.png") for name, title, png in drawn if png is not None]
 
 
-def _draw(runs: Sequence[RunData], axis: _Axis) -> bytes | None:
-    figure = Figure(figsize=(7.2, 4.2), layout="constrained")
-    FigureCanvasAgg(figure)
+def _draw(runs: Sequence[RunData], score: str, axis: _Axis) -> bytes | None:
+    figure = new_figure(7.2, 4.2)
     axes = figure.add_subplot()
     for number, run in enumerate(runs):
-        colour = _COLOURS[number % len(_COLOURS)]
-        points = [(axis.value(run, m), m["accuracy"]) for m in run.evaluated]
+        colour, paper = colour_of(number), run.config.paper
+        points = [(axis.value(run, m), m[score]) for m in run.evaluated]
         shown = [(x, y) for x, y in points if x is not None]
         if shown:
             marker = "o" if len(shown) == 1 else None
             axes.plot(*zip(*shown, strict=True), color=colour, label=run.label, linewidth=1.8, marker=marker)
-            published = axis.published(run)
-            if run.config.paper is not None and run.config.paper.accuracy is not None and published is not None:
-                axes.plot(published, run.config.paper.accuracy, "*", color=colour, markersize=13, mec="white")
+            place, value = axis.published(run), getattr(paper, score, None)
+            if place is not None and value is not None:
+                axes.plot(place, value, "*", color=colour, markersize=13, mec="white")
     if not axes.lines:
         return None
     if axis.logarithmic:
         axes.set_xscale("log")
     axes.set_xlabel(axis.label)
-    axes.set_ylabel("test accuracy")
+    axes.set_ylabel(f"test {LABELS[score]}")
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=9)
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png", dpi=150)
-    return picture.getvalue()
+    return as_png(figure)

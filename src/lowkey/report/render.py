@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lowkey.report.figures import figures
-from lowkey.report.tables import HEADER, RunData, load_runs, notes, rows
+from lowkey.report.figures import Picture, figures
+from lowkey.report.tables import RunData, header, load_runs, notes, rows
 
 _STYLE = """
 :root { color-scheme: light dark; }
@@ -21,15 +21,11 @@ th { font-weight: 600; vertical-align: bottom; white-space: normal; }
 th:first-child, td:first-child { text-align: left; }
 figure { margin: 1.2rem 0; } img { max-width: 100%; background: white; border-radius: 6px; }
 .pictures { display: grid; grid-template-columns: repeat(auto-fit, minmax(26rem, 1fr)); gap: 1rem; }
+.pictures .wide { grid-column: 1 / -1; }
 li { margin: .35rem 0; }
 pre { overflow-x: auto; font-size: .82rem; padding: .8rem; background: #8881; border-radius: 6px; }
 summary { cursor: pointer; }
 """
-_TITLES = {
-    "accuracy-round.png": "Accuracy by round",
-    "accuracy-bytes.png": "Accuracy by uploaded bytes",
-    "accuracy-epsilon.png": "Accuracy by privacy spent",
-}
 
 
 def write_report(paths: Sequence[Path], out: Path, *, title: str) -> tuple[list[dict[str, Any]], list[Path]]:
@@ -37,20 +33,21 @@ def write_report(paths: Sequence[Path], out: Path, *, title: str) -> tuple[list[
     runs = load_runs(paths)
     pictures = figures(runs)
     out.mkdir(parents=True, exist_ok=True)
-    contents = dict(pictures)
-    contents["report.md"] = _markdown(runs, list(pictures), title).encode()
+    contents = {picture.name: picture.png for picture in pictures}
+    contents["report.md"] = _markdown(runs, pictures, title).encode()
     contents["report.html"] = _html(runs, pictures, title).encode()
     for name, content in contents.items():
         (out / name).write_bytes(content)
     return [run.summary for run in runs], [out / name for name in contents]
 
 
-def _markdown(runs: Sequence[RunData], pictures: Sequence[str], title: str) -> str:
-    ruler = ["---"] + ["---:"] * (len(HEADER) - 1)
-    lines = [f"# {title}", "", _line(HEADER), _line(ruler), *map(_line, rows(runs)), ""]
+def _markdown(runs: Sequence[RunData], pictures: Sequence[Picture], title: str) -> str:
+    names = header(runs)
+    ruler = ["---"] + ["---:"] * (len(names) - 1)
+    lines = [f"# {title}", "", _line(names), _line(ruler), *map(_line, rows(runs)), ""]
     lines += [f"- {note}" for note in notes(runs)]
-    for name in pictures:
-        lines += ["", f"![{_TITLES[name]}]({name})"]
+    for picture in pictures:
+        lines += ["", f"![{picture.title}]({picture.name})"]
     return "\n".join(lines) + "\n"
 
 
@@ -58,14 +55,17 @@ def _line(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _html(runs: Sequence[RunData], pictures: dict[str, bytes], title: str) -> str:
-    head = "".join(f"<th>{html.escape(cell)}</th>" for cell in HEADER)
+def _image(picture: Picture) -> str:
+    place = ' class="wide"' if picture.wide else ""
+    data = base64.b64encode(picture.png).decode()
+    return f'<figure{place}><img alt="{picture.title}" src="data:image/png;base64,{data}"></figure>'
+
+
+def _html(runs: Sequence[RunData], pictures: Sequence[Picture], title: str) -> str:
+    head = "".join(f"<th>{html.escape(cell)}</th>" for cell in header(runs))
     body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows(runs))
     remarks = "".join(f"<li>{html.escape(note)}</li>" for note in notes(runs))
-    images = "".join(
-        f'<figure><img alt="{_TITLES[name]}" src="data:image/png;base64,{base64.b64encode(data).decode()}"></figure>'
-        for name, data in pictures.items()
-    )
+    images = "".join(map(_image, pictures))
     settings = "".join(
         f"<details><summary>{html.escape(run.label)}</summary><pre>{html.escape(run.config.to_toml())}</pre></details>"
         for run in runs
@@ -74,6 +74,6 @@ def _html(runs: Sequence[RunData], pictures: dict[str, bytes], title: str) -> st
         f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>{html.escape(title)}</title><style>{_STYLE}</style><h1>{html.escape(title)}</h1>"
         f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-        f'<h2>Curves</h2><div class="pictures">{images}</div>'
+        f'<h2>Pictures</h2><div class="pictures">{images}</div>'
         f"<h2>How to read this</h2><ul>{remarks}</ul><h2>Settings</h2>{settings}</html>\n"
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 from lowkey.errors import RunError
 from lowkey.experiments import Config, RunDirectory
+from lowkey.experiments.scores import evaluated_rounds, headline, labels, values
 from lowkey.privacy import Epsilon, guarantee_lines, noise_shares, paper_megabits
 from lowkey.rounding import round_up
 
@@ -26,7 +27,16 @@ class RunData:
 
     @property
     def evaluated(self) -> list[dict[str, Any]]:
-        return [m for m in self.metrics if "accuracy" in m]
+        return evaluated_rounds(self.metrics)
+
+    @property
+    def last_test(self) -> dict[str, Any]:
+        return self.evaluated[-1]
+
+    @property
+    def scores(self) -> tuple[str, ...]:
+        """Names of what the run is judged by."""
+        return headline(self.last_test)
 
     @property
     def private(self) -> bool:
@@ -34,13 +44,13 @@ class RunData:
 
 
 def load_runs(paths: Sequence[Path]) -> list[RunData]:
-    """Open runs; labels are made distinct by the directory's name where presets repeat."""
+    """Open runs of one task; labels are made distinct by the directory's name where presets repeat."""
     directories = [RunDirectory.open(path) for path in paths]
     names = [directory.config.name for directory in directories]
     runs = []
     for directory, name in zip(directories, names, strict=True):
         metrics = directory.metrics()
-        if not any("accuracy" in m for m in metrics):
+        if not evaluated_rounds(metrics):
             raise RunError(
                 f"{directory.path} has no evaluated round: either it has just begun, or its app brings no test data; "
                 "'lowkey status' tells how far it is"
@@ -49,17 +59,39 @@ def load_runs(paths: Sequence[Path]) -> list[RunData]:
         runs.append(
             RunData(directory.path, label, directory.config, metrics, directory.summary(), directory.claims_privacy)
         )
+    _require_one_task(runs)
     return runs
 
 
-HEADER = (
-    "run", "r", "rounds", "best accuracy @ round", "final accuracy", "paper's best", "ε (PLD)", "ε (RDP)", "ε (paper)",
-    "ε (server)", "upload per client and round", "upload in all", "cost, Mbit",
-)  # fmt: skip
+def _require_one_task(runs: Sequence[RunData]) -> None:
+    first = runs[0]
+    for run in runs:
+        if run.scores != first.scores:
+            raise RunError(
+                f"{first.path} is judged by {labels(first.scores)}, {run.path} by {labels(run.scores)}: they cannot be "
+                "compared; make one report per task"
+            )
+
+
+_DETAILS = ("sensitivity", "specificity")
+
+
+def header(runs: Sequence[RunData]) -> tuple[str, ...]:
+    """Names of the columns."""
+    scores = labels(runs[0].scores)
+    return (
+        "run", "r", "rounds", f"best {scores} @ round", f"final {scores}", *_details(runs[0]), "paper's best",
+        "ε (PLD)", "ε (RDP)", "ε (paper)", "ε (server)", "upload per client and round", "upload in all", "cost, Mbit",
+    )  # fmt: skip
+
+
+def _details(run: RunData) -> tuple[str, ...]:
+    """Columns of mortality alone."""
+    return _DETAILS if "balanced_accuracy" in run.scores else ()
 
 
 def rows(runs: Sequence[RunData]) -> list[tuple[str, ...]]:
-    """One row per run, in the order of HEADER."""
+    """One row per run, in the order of :func:`header`."""
     return [_row(run) for run in runs]
 
 
@@ -67,13 +99,15 @@ def _row(run: RunData) -> tuple[str, ...]:
     summary, last, paper = run.summary, run.metrics[-1], run.config.paper
     published = "–"
     if paper is not None:
-        published = f"{paper.accuracy:.2f} @ {paper.round}" + (f", ε {paper.epsilon:g}" if paper.epsilon else "")
+        published = f"{values(paper.model_dump(), 2)} @ {paper.round}"
+        published += f", ε {paper.epsilon:g}" if paper.epsilon else ""
     return (
         run.label,
         f"{run.config.codec.ratio:g}",
         str(summary["rounds"]),
-        f"{summary['best_accuracy']:.3f} @ {summary['best_round']}",
-        f"{summary['final_accuracy']:.3f}",
+        f"{values(summary, 3, 'best_')} @ {summary['best_round']}",
+        values(summary, 3, "final_"),
+        *(f"{run.last_test[name]:.3f}" if name in run.last_test else "–" for name in _details(run)),
         published,
         *(_epsilon(summary[f"epsilon_{name}"]) for name in ("pld", "rdp", "paper", "server")),
         f"{summary['bytes_up_per_client'] / 1e6:.3f} MB",
@@ -99,14 +133,16 @@ def _epsilon(value: float | None) -> str:
 
 def notes(runs: Sequence[RunData]) -> list[str]:
     """What the figures do and do not say."""
+    scores = runs[0].scores
     lines = [
-        "Best accuracy is the best round on the test set, the paper's protocol; choosing it there is not private. "
-        "Final accuracy is that of the last round.",
+        f"Best {labels(scores[:1])} is the best round on the test set, the paper's protocol; choosing it there is not "
+        f"private. {_others(scores)}",
         "Cost is that of the paper's tables: expected upload of one enrolled client over the run, in megabits, at 32 "
         "bits a number. Upload is what was really sent: integers of fewer bits, by rosters larger than the cohort.",
     ]
     if any(run.config.paper for run in runs):
         lines.append("Stars in the pictures are the paper's values.")
+    lines += _about_patients(runs)
     private = [run for run in runs if run.private]
     for run in private:
         if run.claims_privacy and run.summary["epsilon_pld"] is not None:
@@ -117,6 +153,45 @@ def notes(runs: Sequence[RunData]) -> list[str]:
     replayed = [run for run in private if not run.claims_privacy]
     lines += [f"{run.label}: NO PRIVACY CLAIMED, its secrets were replayed from a seed." for run in replayed]
     return lines
+
+
+def _others(scores: Sequence[str]) -> str:
+    """Of which rounds the other figures are."""
+    if len(scores) == 1:
+        return f"Final {labels(scores)} is that of the last round."
+    return (
+        f"{labels(scores[1:])} beside it is of the same round. Final values, sensitivity (share of deaths that were "
+        "flagged) and specificity (share of survivors that were not) are of the last round; a patient is flagged where "
+        "death is predicted above one half, by a model that learned from as many deaths as survivals."
+    )
+
+
+def _about_patients(runs: Sequence[RunData]) -> list[str]:
+    """Where data and published values come from, and how to read calibration."""
+    lines = []
+    elsewhere = sorted({run.config.paper.data for run in runs if run.config.paper and run.config.paper.data})
+    if elsewhere:
+        lines.append(
+            f"The paper's values are of its private database ({', '.join(elsewhere)}), not of the data of these runs; "
+            "against uploaded bytes they are not drawn, since upload depends on the model, and that on the data."
+        )
+    deaths = {_share_of_deaths(run) for run in runs if run.last_test.get("calibration")}
+    if deaths:
+        lines.append(
+            "Calibration is of the last round, in ten bins of equally many test patients, with 95 % intervals; "
+            "hollow points are bins in which nobody died. Clients learn from as many deaths as survivals, so the odds "
+            f"of every prediction are corrected by the test set's share of deaths ({', '.join(sorted(deaths))}); "
+            "dashed: before."
+        )
+    synthetic = [run.label for run in runs if run.config.data.name == "synthetic-hospitals"]
+    if synthetic:
+        lines.append(f"Synthetic data, nobody's data is in it: {', '.join(synthetic)}.")
+    return lines
+
+
+def _share_of_deaths(run: RunData) -> str:
+    bins = run.last_test["calibration"]
+    return f"{100 * sum(row[2] * row[3] for row in bins) / sum(row[3] for row in bins):.2f} %"
 
 
 def _guarantee(run: RunData) -> list[str]:

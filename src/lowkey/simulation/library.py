@@ -45,7 +45,7 @@ class Simulation:
     @property
     def accuracy(self) -> float:
         """Accuracy after the last round."""
-        return self.records[-1].evaluation["accuracy"]
+        return self.records[-1].scores["accuracy"]
 
     @property
     def epsilon(self) -> Epsilon | None:

@@ -1,0 +1,109 @@
+"""What a mortality model says of the patients of the test set: how often it is right, and how far its numbers hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from lowkey.report.canvas import as_png, colour_of, new_figure
+from lowkey.report.tables import RunData
+
+_INK, _GREY, _RIGHT, _WRONG = "#222222", "#8a8a8a", "#0072b2", "#d55e00"
+_COUNTS = ("true_positives", "false_negatives", "false_positives", "true_negatives")
+_COLUMNS = 3
+
+
+def calibration_figure(runs: Sequence[RunData]) -> bytes | None:
+    """Share of deaths that was predicted, and that was seen, in tenths of the patients; None where no run knows it."""
+    known = [(run, colour_of(number)) for number, run in enumerate(runs) if run.last_test.get("calibration")]
+    if not known:
+        return None
+    rows = [row for run, _ in known for row in run.last_test["calibration"]]
+    shares = [share for _, corrected, observed, _ in rows for share in (corrected, observed) if share > 0]
+    low, high = min(shares) / 1.5, min(1.0, 1.5 * max(shares))
+    figure = new_figure(7.2, 4.6)
+    corrected, raw = figure.subplots(1, 2, sharey=True, width_ratios=(3, 1))
+    corrected.plot([low, high], [low, high], color=_GREY, linewidth=1, zorder=1)
+    for run, colour in known:
+        _draw_corrected(corrected, run, colour, low)
+        predicted, _, observed, _ = zip(*run.last_test["calibration"], strict=True)
+        raw.plot(predicted, [max(share, low) for share in observed], "--", color=colour, linewidth=1.2, alpha=0.6)
+    corrected.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high))
+    corrected.set(xlabel="predicted risk of death (log)", ylabel="share that died (log)")
+    corrected.set_title("corrected by the share of deaths", fontsize=10)
+    raw.set(xlim=(0, 1), xticks=(0, 0.5, 1), xlabel="predicted")
+    raw.set_title("before correction", fontsize=10)
+    for axis in (corrected.xaxis, corrected.yaxis):
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_minor_formatter(NullFormatter())
+    for axis in (corrected.xaxis, corrected.yaxis, raw.xaxis):
+        axis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))
+    for axes in (corrected, raw):
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+    corrected.legend(frameon=False, fontsize=9, loc="upper left")
+    return as_png(figure)
+
+
+def _draw_corrected(axes: Axes, run: RunData, colour: str, floor: float) -> None:
+    """Bins without a death lie on the lower edge, hollow; thin lines are 95 % intervals of the observed share."""
+    _, corrected, observed, counts = zip(*run.last_test["calibration"], strict=True)
+    axes.plot(corrected, [max(share, floor) for share in observed], color=colour, linewidth=1.8, label=run.label)
+    for place, share, count in zip(corrected, observed, counts, strict=True):
+        low, high = wilson_interval(share, count)
+        axes.plot([place, place], [max(low, floor), high], color=colour, linewidth=1, alpha=0.35)
+        fill = colour if share > 0 else "white"
+        axes.plot(place, max(share, floor), "o", color=colour, mfc=fill, markersize=5, clip_on=False, zorder=4)
+
+
+def wilson_interval(share: float, count: float, z: float = 1.96) -> tuple[float, float]:
+    """Of a share seen in so many examples: Wilson (1927)."""
+    centre, spread = share + z * z / (2 * count), z * math.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2)
+    scale = 1 + z * z / count
+    return (centre - spread) / scale, (centre + spread) / scale
+
+
+def confusion_figure(runs: Sequence[RunData]) -> bytes | None:
+    """One matrix per run; None where no run has the counts."""
+    known = [run for run in runs if all(name in run.last_test for name in _COUNTS)]
+    if not known:
+        return None
+    columns = min(len(known), _COLUMNS)
+    lines = math.ceil(len(known) / columns)
+    figure = new_figure(3.3 * columns + 0.4, 2.75 * lines)
+    places = list(figure.subplots(lines, columns, squeeze=False).flat)
+    for place, run in zip(places, known, strict=False):
+        _draw_confusion(place, run.label, run.last_test)
+    for place in places[len(known) :]:
+        place.set_axis_off()
+    return as_png(figure)
+
+
+def _shade(share: float, *, right: bool) -> tuple[float, ...]:
+    """Stronger with the share; blue for what is right, orange for what is not."""
+    return tuple(1 - share * (1 - part) for part in to_rgb(_RIGHT if right else _WRONG))
+
+
+def _draw_confusion(axes: Axes, label: str, metrics: dict[str, Any]) -> None:
+    found, missed, false, right = (int(metrics[name]) for name in _COUNTS)
+    table = [(found, missed), (false, right)]
+    shares = [[count / max(sum(row), 1) for count in row] for row in table]
+    axes.imshow(
+        [[_shade(share, right=x == y) for x, share in enumerate(row)] for y, row in enumerate(shares)], aspect=0.62
+    )
+    for y, row in enumerate(table):
+        for x, count in enumerate(row):
+            ink = "white" if shares[y][x] > 0.85 else _INK
+            axes.text(x, y - 0.08, f"{100 * shares[y][x]:.1f} %", ha="center", va="center", color=ink, fontsize=13)
+            axes.text(x, y + 0.22, f"{count:,}", ha="center", va="center", color=ink, fontsize=9)
+    axes.set_xticks([0, 1], ["flagged", "not flagged"])
+    axes.set_yticks([0, 1], ["died", "survived"])
+    axes.tick_params(length=0, top=True, bottom=False, labeltop=True, labelbottom=False)
+    axes.spines[:].set_visible(False)
+    axes.set_title(f"{label}\nround {metrics['round']}", fontsize=9.5)
+    axes.set_xlabel(f"of those who died, {100 * shares[0][0]:.0f} % were flagged", fontsize=9.5)
