@@ -14,6 +14,8 @@ import argparse
 import json
 from pathlib import Path
 
+from matplotlib.figure import Figure
+
 from lowkey.cli.output import human_bytes, human_epsilon
 from lowkey.cli.run import load_config, play
 from lowkey.experiments import RunDirectory
@@ -21,7 +23,9 @@ from lowkey.report import write_report
 
 ROWS = ("central", "fl-std", "fl-cs-r0.05", "fl-std-dp", "fl-cs-dp-r0.05")
 PRIVATE = ("fl-std-dp", "fl-cs-dp-r0.05")
+STEPS = {"fl-std-dp": (0.925, 1.0), "fl-cs-dp-r0.05": (1.85, 2.0)}  # server rate times noise multiplier; largest rate
 HOSPITALS, EPSILONS = (100, 400, 1600, 5000), (1, 2, 4, 8)
+COLOURS = ("#cc79a7", "#e69f00", "#009e73", "#0072b2")
 
 
 def played(preset, directory, *changes):
@@ -51,29 +55,46 @@ def curve(out, changes):
     """AUROC of private schemes against ε and the number of virtual hospitals; patients are those of SIH/SUS."""
     points = []
     for clients in HOSPITALS:
-        for scheme in (*PRIVATE, "fl-std"):
-            for epsilon in EPSILONS if scheme in PRIVATE else (None,):
-                private = () if epsilon is None else (f"privacy.target_epsilon={epsilon}",)
-                found = played(
-                    f"hospital/sih-sus/{scheme}",
-                    out / f"{scheme}_{clients}-hospitals" / (f"epsilon-{epsilon}" if epsilon else "open"),
-                    "data.partition=iid",
-                    f"data.clients={clients}",
-                    "evaluation.every=10",
-                    *private,
-                    *changes,
-                )
-                points.append(
-                    {
-                        "scheme": scheme,
-                        "hospitals": clients,
-                        "epsilon": found["epsilon_pld"],
-                        "auroc": round(found["final_auroc"], 4),
-                        "balanced_accuracy": round(found["final_balanced_accuracy"], 4),
-                        "bytes_up_per_client": found["bytes_up_per_client"],
-                    }
-                )
+        dealt = ("data.partition=iid", f"data.clients={clients}", "evaluation.every=10", *changes)
+        runs = [("fl-std", None, ())]
+        runs += [(row, epsilon, at(row, epsilon, dealt)) for row in PRIVATE for epsilon in EPSILONS]
+        for row, epsilon, settings in runs:
+            directory = out / f"{row}_{clients}-hospitals_{f'epsilon-{epsilon}' if epsilon else 'open'}"
+            found = played(f"hospital/sih-sus/{row}", directory, *dealt, *settings)
+            kept = ("epsilon_pld", "epsilon_server", "final_auroc", "final_balanced_accuracy", "bytes_up_per_client")
+            points.append({"row": row, "hospitals": clients} | {key: found[key] for key in kept})
     return points
+
+
+def at(row, epsilon, changes):
+    """Settings for an ε: more noise, smaller steps, so that the noise that adds up in the model stays the same."""
+    target = f"privacy.target_epsilon={epsilon}"
+    noise = load_config(f"hospital/sih-sus/{row}", (*changes, target)).privacy.noise_multiplier
+    calm, largest = STEPS[row]
+    return target, f"server.rate={min(largest, calm / noise):.3g}"
+
+
+def draw(points, file):
+    """One colour per number of hospitals; compressed solid, whole updates dashed, without privacy at the right."""
+    figure = Figure(figsize=(7.6, 4.6), layout="constrained")
+    axes = figure.add_subplot()
+    for clients, colour in zip(HOSPITALS, COLOURS, strict=True):
+        for row, style in (("fl-cs-dp-r0.05", "-"), ("fl-std-dp", "--")):
+            chosen = [p for p in points if (p["row"], p["hospitals"]) == (row, clients)]
+            label = f"{clients:,} hospitals" if style == "-" else None
+            x, y = [p["epsilon_pld"] for p in chosen], [p["final_auroc"] for p in chosen]
+            axes.plot(x, y, style, color=colour, marker="o", markersize=4, linewidth=1.8, label=label)
+        (free,) = (p["final_auroc"] for p in points if (p["row"], p["hospitals"]) == ("fl-std", clients))
+        axes.plot(2 * EPSILONS[-1], free, "D", color=colour, markersize=6)
+    axes.plot([], [], "--", color="#7f7f7f", label="whole updates, 24 times the upload")
+    axes.set_xscale("log", base=2)
+    axes.set_xticks([*EPSILONS, 2 * EPSILONS[-1]], [*map(str, EPSILONS), "no\nprivacy"])
+    axes.set_xlabel("ε of a hospital (δ = 10⁻⁵, 100 rounds)")
+    axes.set_ylabel("AUROC, last round")
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=9, loc="lower right")
+    figure.savefig(file, dpi=130)
 
 
 def main():
@@ -86,7 +107,9 @@ def main():
     changes = [f"data.source={json.dumps(options.data)}"] if options.data else []
     if options.curve:
         points = curve(options.out / "curve", changes)
-        (options.out / "curve.json").write_text(json.dumps(points, indent=1) + "\n", encoding="utf-8")
+        lines = ",\n".join(f" {json.dumps(point)}" for point in points)
+        (options.out / "hospital_curve.json").write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+        draw(points, options.out / "hospital_curve.png")
     else:
         compare(options.source, options.out, changes)
 

@@ -112,7 +112,7 @@ def test_privacy_plan() -> None:
         "0.01, 16634 of 1663370",
         "44.5 kB",
         "Not covered",
-        "not feasible",
+        "doubtful",
     ):
         assert part in text
     assert "below 0.05" in error_of(*base, "--delta", 0.1)

@@ -13,6 +13,7 @@ from lowkey.errors import ConfigError
 from lowkey.experiments import Config, find, override, parse, presets
 from lowkey.experiments.config import valid_keys
 from lowkey.experiments.schemes import scheme_of
+from lowkey.privacy import claimed_epsilon
 
 PRIVATE = {"federation": {"scheme": "fl-cs-dp"}, "privacy": {"clip_norm": 0.5, "noise_multiplier": 1.5}}
 
@@ -122,6 +123,46 @@ def test_the_papers_twenty_rows() -> None:
             assert (scheme.server.rate, scheme.server.momentum) == (1.0, 0.0)
     assert rows["fashion-mnist/fl-cs-dp-r0.05"].paper.accuracy == 0.78
     assert rows["fashion-mnist/fl-std"].paper.accuracy == 0.87
+
+
+@pytest.mark.parametrize("source", ["synthetic", "diabetes130", "sih-sus"])
+def test_the_medical_rows(source: str) -> None:
+    rows = {name: parse(table) for name, table in presets().items() if name.startswith(f"hospital/{source}/")}
+    rows.pop(f"hospital/{source}/central", None)
+    images = {name.removeprefix("fashion-mnist/") for name in presets() if name.startswith("fashion-mnist/")}
+    assert {name.removeprefix(f"hospital/{source}/") for name in rows} == images
+    for config in rows.values():
+        assert config.paper is not None
+        assert None not in (config.paper.balanced_accuracy, config.paper.auroc, config.paper.data)
+        assert (config.federation.cohort, config.federation.rounds, config.codec.chunks) == (100, 100, 200)
+        scheme = scheme_of(config.resolve())
+        assert scheme.name == config.federation.scheme
+        assert (config.paper.epsilon is not None) is scheme.private
+        if config.privacy is not None:
+            assert config.privacy.delta == 1e-5
+            assert scheme.privacy.sampling.probability == pytest.approx(100 / config.data.clients)
+
+
+def test_the_papers_medical_setting() -> None:
+    """Exactly for the synthetic data; the public sources have S and noise of their own."""
+    clip = {1.0: 0.31, 0.2: 0.14, 0.1: 0.10, 0.05: 0.07}
+    for name, table in presets().items():
+        if name.startswith("hospital/synthetic/"):
+            config = parse(table)
+            assert config.data.clients == 5011
+            assert (config.training.local_steps, config.training.learning_rate) == (5, 0.1)
+            assert scheme_of(config.resolve()).server.rate == 1.0
+            if config.privacy is not None:
+                assert (config.privacy.clip_norm, config.privacy.noise_multiplier) == (clip[config.codec.ratio], 1.49)
+    assert parse(find("hospital/synthetic/fl-cs-dp-r0.05")).paper.auroc == 0.76
+    assert parse(find("hospital/synthetic/fl-std")).paper.balanced_accuracy == 0.74
+
+
+@pytest.mark.parametrize("source", ["diabetes130", "sih-sus"])
+def test_private_presets_of_the_public_sources_keep_within_epsilon_1(source: str) -> None:
+    config = parse(find(f"hospital/{source}/fl-cs-dp-r0.05")).resolve()
+    event = config.sampling().event(config.privacy.noise_multiplier)
+    assert 0.99 < claimed_epsilon([event] * 100, 1e-5) <= 1
 
 
 def test_every_preset_is_valid() -> None:

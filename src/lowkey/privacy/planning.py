@@ -16,8 +16,9 @@ from lowkey.privacy.shares import NoiseShares, noise_shares
 from lowkey.privacy.views import likely_participations, server_epsilon
 
 ENOUGH_SIGNAL = 0.1
-NOT_USEFUL = (
-    "client-level DP is not useful at this scale; consider more clients, smaller m, fewer rounds, or record-level DP"
+LITTLE_SIGNAL = (
+    "a round shows little but noise, and only small server steps (server.rate) add up to something; consider more "
+    "clients, smaller m, or record-level DP"
 )
 
 _RATIOS = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
@@ -93,7 +94,7 @@ def plan(
     few clients gains little. Beyond, and where ``mode`` samples, a round has 100 contributors (at most half of all)
     and there are 200 rounds, as in the paper. Noise is the least that reaches ε. The ratio is the largest of 1, 0.5,
     0.2, 0.1, 0.05, 0.02, 0.01 that leaves a signal-to-noise ratio of 0.1: less compression loses less of the update,
-    and more of it is only needed against noise. If none does, it is 0.01 and the plan says that it is not feasible.
+    and more of it is only needed against noise. If none does, it is 0.01 and the plan says that it is doubtful.
 
     Parameters
     ----------
@@ -163,7 +164,7 @@ def feasibility(signal: float) -> str:
     figure = f"signal to noise {signal:.3f}"
     if signal >= ENOUGH_SIGNAL:
         return f"feasible: {figure}, at least {ENOUGH_SIGNAL:g}"
-    return f"not feasible: {figure}, below {ENOUGH_SIGNAL:g}: {NOT_USEFUL}"
+    return f"doubtful: {figure}, below {ENOUGH_SIGNAL:g}: {LITTLE_SIGNAL}"
 
 
 def paper_megabits(parameters: int, ratio: float, rounds: int, sampling_probability: float) -> float:
