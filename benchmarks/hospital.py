@@ -1,6 +1,6 @@
 """Memory of the mortality task at the paper's full scale, and whether round time depends on the rows held.
 
-    python -m benchmarks.hospital [--rounds 7] [--out results/hospital_scale.json]
+    python -m benchmarks.hospital [--rounds 7] [--out results/hospital/scale.json]
 
 Synthetic hospitals, for FL-STD and FL-CS (r = 0.05): 1,017,386 training rows of 7,280 sparse features at 5,011 clients,
 254,347 test rows, 100 clients a round.
@@ -108,7 +108,7 @@ def round_ratios(preset, rounds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7, help="timed rounds of each scale")
-    parser.add_argument("--out", type=Path, default=Path("results/hospital_scale.json"))
+    parser.add_argument("--out", type=Path, default=Path("results/hospital/scale.json"))
     parser.add_argument("--times", choices=PRESETS, help="time one preset and print it")
     options = parser.parse_args()
     if options.times:

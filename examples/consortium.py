@@ -24,7 +24,8 @@ from lowkey.report import write_report
 ROWS = ("central", "fl-std", "fl-cs-r0.05", "fl-std-dp", "fl-cs-dp-r0.05")
 PRIVATE = ("fl-std-dp", "fl-cs-dp-r0.05")
 STEPS = {"fl-std-dp": (0.925, 1.0), "fl-cs-dp-r0.05": (1.85, 2.0)}  # server rate times noise multiplier; largest rate
-HOSPITALS, EPSILONS = (100, 400, 1600, 5000), (1, 2, 4, 8)
+HOSPITALS = {"sih-sus": (100, 400, 1600, 5000), "diabetes130": (60, 227, 700)}
+EPSILONS = (1, 3, 8)
 COLOURS = ("#cc79a7", "#e69f00", "#009e73", "#0072b2")
 
 
@@ -51,34 +52,36 @@ def compare(source, out, changes):
     print(f"\nreport: {out / 'report.html'}")
 
 
-def curve(out, changes):
-    """AUROC of private schemes against ε and the number of virtual hospitals; patients are those of SIH/SUS."""
+def curve(source, out, changes):
+    """AUROC of private schemes against ε and the number of virtual hospitals that the same patients are dealt to."""
     points = []
-    for clients in HOSPITALS:
+    for clients in HOSPITALS[source]:
         dealt = ("data.partition=iid", f"data.clients={clients}", "evaluation.every=10", *changes)
         runs = [("fl-std", None, ())]
-        runs += [(row, epsilon, at(row, epsilon, dealt)) for row in PRIVATE for epsilon in EPSILONS]
+        runs += [
+            (row, epsilon, at(f"hospital/{source}/{row}", epsilon, dealt)) for row in PRIVATE for epsilon in EPSILONS
+        ]
         for row, epsilon, settings in runs:
             directory = out / f"{row}_{clients}-hospitals_{f'epsilon-{epsilon}' if epsilon else 'open'}"
-            found = played(f"hospital/sih-sus/{row}", directory, *dealt, *settings)
+            found = played(f"hospital/{source}/{row}", directory, *dealt, *settings)
             kept = ("epsilon_pld", "epsilon_server", "final_auroc", "final_balanced_accuracy", "bytes_up_per_client")
             points.append({"row": row, "hospitals": clients} | {key: found[key] for key in kept})
     return points
 
 
-def at(row, epsilon, changes):
+def at(preset, epsilon, changes):
     """Settings for an ε: more noise, smaller steps, so that the noise that adds up in the model stays the same."""
     target = f"privacy.target_epsilon={epsilon}"
-    noise = load_config(f"hospital/sih-sus/{row}", (*changes, target)).privacy.noise_multiplier
-    calm, largest = STEPS[row]
+    noise = load_config(preset, (*changes, target)).privacy.noise_multiplier
+    calm, largest = STEPS[preset.rsplit("/", 1)[-1]]
     return target, f"server.rate={min(largest, calm / noise):.3g}"
 
 
-def draw(points, file):
+def draw(source, points, file):
     """One colour per number of hospitals; compressed solid, whole updates dashed, without privacy at the right."""
     figure = Figure(figsize=(7.6, 4.6), layout="constrained")
     axes = figure.add_subplot()
-    for clients, colour in zip(HOSPITALS, COLOURS, strict=True):
+    for clients, colour in zip(HOSPITALS[source], COLOURS, strict=False):
         for row, style in (("fl-cs-dp-r0.05", "-"), ("fl-std-dp", "--")):
             chosen = [p for p in points if (p["row"], p["hospitals"]) == (row, clients)]
             label = f"{clients:,} hospitals" if style == "-" else None
@@ -89,7 +92,7 @@ def draw(points, file):
     axes.plot([], [], "--", color="#7f7f7f", label="whole updates, 24 times the upload")
     axes.set_xscale("log", base=2)
     axes.set_xticks([*EPSILONS, 2 * EPSILONS[-1]], [*map(str, EPSILONS), "no\nprivacy"])
-    axes.set_xlabel("ε of a hospital (δ = 10⁻⁵, 100 rounds)")
+    axes.set_xlabel("ε (δ = 10⁻⁵, 100 rounds)")
     axes.set_ylabel("AUROC, last round")
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
@@ -106,10 +109,10 @@ def main():
     options = parser.parse_args()
     changes = [f"data.source={json.dumps(options.data)}"] if options.data else []
     if options.curve:
-        points = curve(options.out / "curve", changes)
+        points = curve(options.source, options.out / f"{options.source}-curve", changes)
         lines = ",\n".join(f" {json.dumps(point)}" for point in points)
-        (options.out / "hospital_curve.json").write_text(f"[\n{lines}\n]\n", encoding="utf-8")
-        draw(points, options.out / "hospital_curve.png")
+        (options.out / f"{options.source}_curve.json").write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+        draw(options.source, points, options.out / f"{options.source}_curve.png")
     else:
         compare(options.source, options.out, changes)
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 from tests.cli.test_cli import error_of, json_of, lowkey
 from tests.data.hospital.tables import real, sih, write
@@ -25,3 +29,28 @@ def test_another_file_is_refused_or_told_about(tmp_path: Path) -> None:
 def test_bad_requests() -> None:
     assert "one of diabetes130, sih-sus" in error_of("data", "check", "mimic", ".")
     assert "does not exist; get" in error_of("data", "check", "diabetes130", "nowhere.zip")
+
+
+WITHOUT = """
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == {library!r}:
+            raise ModuleNotFoundError(name, name=name)
+
+sys.meta_path.insert(0, Absent())
+sys.argv = {command!r}
+from lowkey.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize(("library", "extra"), [("polars", "hospital"), ("sklearn", "hospital"), ("torch", "torch")])
+def test_a_missing_library_is_named_with_its_extra(library: str, extra: str, tmp_path: Path) -> None:
+    command = ["lowkey", "run", "hospital/synthetic/fl-std", "--out", str(tmp_path / "run"), "--quiet"]
+    program = WITHOUT.format(library=library, command=command)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2
+    assert f"pip install 'lowkey[{extra}]'" in done.stderr
+    assert not (tmp_path / "run").exists()

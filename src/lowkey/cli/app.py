@@ -11,6 +11,7 @@ import typer
 
 import lowkey
 from lowkey.cli import audit, data, demo, flower, presets, privacy, report, run, status
+from lowkey.cli.output import extra_needed
 from lowkey.errors import LowkeyError
 
 app = typer.Typer(
@@ -50,7 +51,8 @@ def main() -> None:
     """Entry point: 0 done, 1 an audit refuted a claim, 2 the user can mend it, 130 interrupted."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a service that is stopped cleans up as after Ctrl-C
     try:
-        code = app(standalone_mode=False)
+        with extra_needed():
+            code = app(standalone_mode=False)
     except LowkeyError as error:
         typer.echo(f"lowkey: {error}", err=True)
         code = 2

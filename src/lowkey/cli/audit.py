@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lowkey.cli.output import JsonOption, emit, extra_needed, human_epsilon
+from lowkey.cli.output import JsonOption, emit, human_epsilon
 from lowkey.cli.run import load_config
 
 if TYPE_CHECKING:  # imported when a command needs it, so that --help answers at once
@@ -47,11 +47,9 @@ def audit(
     Every trial goes through the code of a real round: clip, encoding, noise, sum, server. Exit code 1 says that the
     claim is refuted.
     """
+    from lowkey.experiments.schemes import scheme_of
     from lowkey.report import write_audit
-
-    with extra_needed():
-        from lowkey.experiments.schemes import scheme_of
-        from lowkey.simulation import run_audit
+    from lowkey.simulation import run_audit
 
     config = load_config(preset, assignments or [])
     with _progress(quiet=quiet) as progress:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lowkey.cli.output import JsonOption, emit, extra_needed
+from lowkey.cli.output import JsonOption, emit
 
 app = typer.Typer(help="Public data sets that Lowkey can learn from.")
 
@@ -28,8 +28,7 @@ def check(
     as_json: JsonOption = False,
 ) -> None:
     """Check a copy of a public data set: checksum, rows, deaths, and the cohort that is learned from."""
-    with extra_needed():
-        from lowkey.data.hospital import check_source
+    from lowkey.data.hospital import check_source
 
     found = check_source(source, path, any_version=any_version)
     if as_json:

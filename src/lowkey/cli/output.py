@@ -25,7 +25,7 @@ _EXTRAS = {
 
 @contextmanager
 def extra_needed() -> Iterator[None]:
-    """Imports of what needs an optional library: says how to get it where it is missing."""
+    """Says how to get an optional library where one is missing."""
     try:
         yield
     except ModuleNotFoundError as error:

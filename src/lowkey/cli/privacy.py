@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lowkey.cli.output import JsonOption, emit, extra_needed, human_bytes
+from lowkey.cli.output import JsonOption, emit, human_bytes
 
 if TYPE_CHECKING:
     from lowkey.privacy import Event, Sampling
@@ -235,10 +235,8 @@ def clip_norm(
 
     from lowkey import checks
     from lowkey.cli.run import load_config
-
-    with extra_needed():
-        from lowkey.experiments.build import build
-        from lowkey.experiments.norms import first_norms
+    from lowkey.experiments.build import build
+    from lowkey.experiments.norms import first_norms
 
     checks.fraction("quantile", quantile, include_one=False)
     norms = first_norms(build(load_config(preset, assignments or [])), clients)

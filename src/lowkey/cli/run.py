@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lowkey.cli.output import JsonOption, echo_lines, emit, extra_needed, human_bytes, human_epsilon
+from lowkey.cli.output import JsonOption, echo_lines, emit, human_bytes, human_epsilon
 from lowkey.errors import ConfigError, RunError
 
 if TYPE_CHECKING:  # imported when a command needs it, so that --help answers at once
@@ -90,8 +90,8 @@ def load_config(source: str | Config, changes: Sequence[str] = (), *, nodes: int
     table = find(source) if isinstance(source, str) else source.model_dump(mode="json", exclude_none=True)
     config = parse(override(table, changes))
     if nodes is not None:
-        with extra_needed():
-            from lowkey.flower.local import for_nodes
+        from lowkey.flower.local import for_nodes
+
         config = for_nodes(config, nodes)
     return config.resolve()
 
@@ -102,9 +102,7 @@ def play(
     """Run an experiment with progress on standard error."""
     from lowkey.cli.progress import RunProgress
     from lowkey.experiments.trackers import open_tracker
-
-    with extra_needed():
-        from lowkey.simulation import run_experiment
+    from lowkey.simulation import run_experiment
 
     with RunProgress(int(config.federation.rounds), quiet=quiet) as progress, open_tracker(tracker, directory) as extra:
         try:
@@ -128,8 +126,7 @@ def deploy(
 
     if tracker is not None:
         raise ConfigError("--track works with simulations; a deployed run writes metrics.jsonl and the report reads it")
-    with extra_needed():
-        from lowkey.flower.local import run_locally
+    from lowkey.flower.local import run_locally
 
     with RunProgress(int(config.federation.rounds), quiet=quiet) as progress:
         try:

@@ -38,8 +38,9 @@ def calibration_figure(runs: Sequence[RunData]) -> bytes | None:
     corrected.set_title("corrected by the share of deaths", fontsize=10)
     raw.set(xlim=(0, 1), xticks=(0, 0.5, 1), xlabel="predicted")
     raw.set_title("before correction", fontsize=10)
+    steps = (1, 2, 5) if high < 100 * low else (1, 3) if high < 1000 * low else (1,)
     for axis in (corrected.xaxis, corrected.yaxis):
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_locator(LogLocator(subs=steps))
         axis.set_minor_formatter(NullFormatter())
     for axis in (corrected.xaxis, corrected.yaxis, raw.xaxis):
         axis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))
