@@ -56,7 +56,9 @@ def curve(source, out, changes):
     """AUROC of private schemes against ε and the number of virtual hospitals that the same patients are dealt to."""
     points = []
     for clients in HOSPITALS[source]:
-        dealt = ("data.partition=iid", f"data.clients={clients}", "evaluation.every=10", *changes)
+        cohort = min(100, clients)
+        dealt = ("data.partition=iid", f"data.clients={clients}", f"federation.cohort={cohort}", "evaluation.every=10")
+        dealt += changes
         runs = [("fl-std", None, ())]
         runs += [
             (row, epsilon, at(f"hospital/{source}/{row}", epsilon, dealt)) for row in PRIVATE for epsilon in EPSILONS
@@ -107,7 +109,7 @@ def main():
     parser.add_argument("--out", type=Path, default=Path("consortium"))
     parser.add_argument("--curve", action="store_true")
     options = parser.parse_args()
-    changes = [f"data.source={json.dumps(options.data)}"] if options.data else []
+    changes = (f"data.source={json.dumps(options.data)}",) if options.data else ()
     if options.curve:
         points = curve(options.source, options.out / f"{options.source}-curve", changes)
         lines = ",\n".join(f" {json.dumps(point)}" for point in points)
