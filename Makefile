@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint install bench bench-flower decoding scale audit drill clean
+.PHONY: demo test lint install bench bench-flower decoding scale audit drill hospital consortium clean
 
 install: $(VENV)/.installed
 
@@ -43,6 +43,12 @@ decoding: install ## which decoder recovers most: tables and figure of docs/deco
 
 scale: install ## memory and time of decoding models of up to 100 million parameters
 	$(BIN)/python -m benchmarks.scale
+
+hospital: install ## memory and round time of the mortality task at the paper's scale, on synthetic admissions
+	$(BIN)/python -m benchmarks.hospital
+
+consortium: install ## what ε ≤ 1 costs a consortium of hospitals; needs LOWKEY_HOSPITAL_DATA
+	$(BIN)/python examples/consortium.py
 
 clean:
 	rm -rf $(VENV) build dist lowkey-demo

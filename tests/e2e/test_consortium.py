@@ -18,7 +18,8 @@ SHORT = ("federation.rounds=2", "model.hidden=4", "codec.chunks=5", "training.lo
 def consortium() -> ModuleType:
     path = Path(__file__).parents[2] / "examples" / "consortium.py"
     spec = importlib.util.spec_from_file_location("consortium", path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -48,9 +49,7 @@ def test_the_curve_has_every_point_and_a_picture(
 ) -> None:
     monkeypatch.setattr(consortium, "HOSPITALS", {"diabetes130": (20, 40)})
     monkeypatch.setattr(consortium, "EPSILONS", (1, 8))
-    points = consortium.curve(
-        "diabetes130", tmp_path / "curve", (*settings, "federation.cohort=20", "evaluation.every=1")
-    )
+    points = consortium.curve("diabetes130", tmp_path / "curve", (*settings, "evaluation.every=1"))
     assert len(points) == 2 * (1 + 2 * 2)
     spent = {(p["row"], p["hospitals"], round(p["epsilon_pld"])) for p in points if p["epsilon_pld"]}
     assert len(spent) == 8
