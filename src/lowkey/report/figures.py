@@ -33,16 +33,18 @@ class _Axis:
     logarithmic: bool = False
 
 
-def _megabytes(run: RunData, metrics: dict[str, Any]) -> float:
-    return float(metrics["bytes_up_total"]) / run.config.data.clients / 1e6
+def _megabytes(run: RunData, metrics: dict[str, Any]) -> float | None:
+    """None where nobody sends anything."""
+    return None if run.central else float(metrics["bytes_up_total"]) / run.config.data.clients / 1e6
 
 
 def _published_megabytes(run: RunData) -> float | None:
     """None where the paper learned from other data, and so with another model."""
-    if run.config.paper is None or run.config.paper.data is not None:
+    last, paper = run.metrics[-1], run.config.paper
+    sent = _megabytes(run, last)
+    if sent is None or paper is None or paper.data is not None:
         return None
-    last = run.metrics[-1]
-    return _megabytes(run, last) / int(last["round"]) * run.config.paper.round
+    return sent / int(last["round"]) * paper.round
 
 
 _AXES = {

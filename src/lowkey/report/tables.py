@@ -39,6 +39,12 @@ class RunData:
         return headline(self.last_test)
 
     @property
+    def central(self) -> bool:
+        """Whether all data was in one place, and no update on any wire."""
+        hospital = self.config.data.hospital
+        return hospital is not None and hospital.pooled
+
+    @property
     def private(self) -> bool:
         return self.config.privacy is not None
 
@@ -96,7 +102,7 @@ def rows(runs: Sequence[RunData]) -> list[tuple[str, ...]]:
 
 
 def _row(run: RunData) -> tuple[str, ...]:
-    summary, last, paper = run.summary, run.metrics[-1], run.config.paper
+    summary, paper = run.summary, run.config.paper
     published = "–"
     if paper is not None:
         published = f"{values(paper.model_dump(), 2)} @ {paper.round}"
@@ -110,10 +116,14 @@ def _row(run: RunData) -> tuple[str, ...]:
         *(f"{run.last_test[name]:.3f}" if name in run.last_test else "–" for name in _details(run)),
         published,
         *(_epsilon(summary[f"epsilon_{name}"]) for name in ("pld", "rdp", "paper", "server")),
-        f"{summary['bytes_up_per_client'] / 1e6:.3f} MB",
-        f"{last['bytes_up_total'] / 1e6:.1f} MB",
-        f"{cost_megabits(run):.2f}",
+        *(("–",) * 3 if run.central else _upload(run)),
     )
+
+
+def _upload(run: RunData) -> tuple[str, str, str]:
+    last = run.metrics[-1]
+    per_client, total = last["bytes_up_per_client"] / 1e6, last["bytes_up_total"] / 1e6
+    return f"{per_client:.3f} MB", f"{total:.1f} MB", f"{cost_megabits(run):.2f}"
 
 
 def cost_megabits(run: RunData) -> float:
