@@ -69,6 +69,18 @@ def test_table_of_mortality(runs: list[Path], tmp_path: Path) -> None:
     assert (row["sensitivity"], row["specificity"]) == ("0.800", "0.500")
 
 
+def test_data_in_one_place_sends_nothing(tmp_path: Path) -> None:
+    pooled = tiny_hospital(
+        "hospital/synthetic/fl-std", "data.clients=1", "data.hospital.pooled=true", "federation.cohort=1"
+    )
+    run_experiment(pooled, tmp_path / "run")
+    loaded = load_runs([tmp_path / "run"])
+    row = dict(zip(header(loaded), rows(loaded)[0], strict=True))
+    assert [row[name] for name in ("upload per client and round", "upload in all", "cost, Mbit")] == ["–"] * 3
+    _, files = write_report([tmp_path / "run"], tmp_path / "report", title="x")
+    assert "auroc-bytes.png" not in {file.name for file in files}
+
+
 def test_images_and_mortality_do_not_go_into_one_report(runs: list[Path], tmp_path: Path) -> None:
     run_experiment(tiny_config("demo/fl-std", "federation.rounds=1"), tmp_path / "images")
     with pytest.raises(RunError, match=r"balanced accuracy / AUROC.*images by accuracy.*one report per task"):
