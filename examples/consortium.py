@@ -24,9 +24,9 @@ from lowkey.report import write_report
 ROWS = ("central", "fl-std", "fl-cs-r0.05", "fl-std-dp", "fl-cs-dp-r0.05")
 PRIVATE = ("fl-std-dp", "fl-cs-dp-r0.05")
 STEPS = {"fl-std-dp": (0.925, 1.0), "fl-cs-dp-r0.05": (1.85, 2.0)}  # server rate times noise multiplier; largest rate
-HOSPITALS = {"sih-sus": (100, 400, 1600, 5000), "diabetes130": (60, 227, 700)}
+HOSPITALS = {"sih-sus": (100, 700, 5000), "diabetes130": (60, 227, 700)}
 EPSILONS = (1, 3, 8)
-COLOURS = ("#cc79a7", "#e69f00", "#009e73", "#0072b2")
+COLOURS = ("#e69f00", "#009e73", "#0072b2")
 
 
 def played(preset, directory, *changes):
@@ -83,7 +83,7 @@ def draw(source, points, file):
     """One colour per number of hospitals; compressed solid, whole updates dashed, without privacy at the right."""
     figure = Figure(figsize=(7.6, 4.6), layout="constrained")
     axes = figure.add_subplot()
-    for clients, colour in zip(HOSPITALS[source], COLOURS, strict=False):
+    for clients, colour in zip(HOSPITALS[source], COLOURS, strict=True):
         for row, style in (("fl-cs-dp-r0.05", "-"), ("fl-std-dp", "--")):
             chosen = [p for p in points if (p["row"], p["hospitals"]) == (row, clients)]
             label = f"{clients:,} hospitals" if style == "-" else None

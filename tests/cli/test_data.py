@@ -31,6 +31,16 @@ def test_bad_requests() -> None:
     assert "does not exist; get" in error_of("data", "check", "diabetes130", "nowhere.zip")
 
 
+def test_what_a_preset_learns_from(tmp_path: Path) -> None:
+    path = write(tmp_path / "table.csv", sih(60))
+    changes = (f'data.source="{path}"', "data.hospital.any_version=true", "data.clients=2", "federation.cohort=2")
+    settings = [part for change in changes for part in ("--set", change)]
+    found = json_of("data", "describe", "hospital/sih-sus/fl-std", *settings)
+    assert (found["clients"], found["train_admissions"] + found["test_admissions"]) == (2, 60)
+    assert "train deaths" in lowkey("data", "describe", "hospital/sih-sus/fl-std", *settings).stdout
+    assert "no hospital data" in error_of("data", "describe", "demo/fl-std")
+
+
 WITHOUT = """
 import sys
 

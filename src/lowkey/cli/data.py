@@ -1,4 +1,4 @@
-"""``lowkey data check``."""
+"""``lowkey data check | describe``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lowkey.cli.output import JsonOption, emit
+from lowkey.cli.output import JsonOption, echo_lines, emit
 
 app = typer.Typer(help="Public data sets that Lowkey can learn from.")
 
@@ -45,6 +45,26 @@ def check(
     }
     for name, value in lines.items():
         typer.echo(f"{name:>7}  {value}")
+
+
+@app.command("describe")
+def describe(
+    preset: Annotated[str, typer.Argument(help="A preset hospital/... ('lowkey presets list') or a TOML file.")],
+    *,
+    assignments: Annotated[
+        list[str] | None, typer.Option("--set", help="Change a setting, as in --set data.clients=100; may be repeated.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Tell who would learn from what: clients, features, training and test rows, deaths, and who is left out."""
+    from lowkey.cli.run import load_config
+    from lowkey.experiments.tasks import hospital_data_of
+
+    found = hospital_data_of(load_config(preset, assignments or [])).summary()
+    if as_json:
+        emit(found)
+    else:
+        echo_lines({name.replace("_", " "): f"{value:,}" for name, value in found.items()})
 
 
 def _share(rows: int, deaths: int) -> str:

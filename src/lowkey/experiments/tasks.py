@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def model_of(config: Config) -> Any:
     """The network of a preset, with its first weights."""
     if config.data.of_hospitals:
-        network: Any = MortalityMLP(len(_hospitals(config.data, config.seed).feature_names), config.model.width)
+        network: Any = MortalityMLP(len(hospital_data_of(config).feature_names), config.model.width)
     else:
         network = FashionCNN(config.model.filters, config.model.width)
     return keras_initialise(network, generator(config.seed, "initial weights"))
@@ -43,7 +43,7 @@ def client_datasets_of(config: Config) -> ClientDatasets:
     if config.data.of_hospitals:
         from lowkey.data.hospital import HospitalClients
 
-        return HospitalClients(_hospitals(config.data, config.seed))
+        return HospitalClients(hospital_data_of(config))
     data, rng = _images(config.data), generator(config.seed, "partition")
     if config.data.partition == "dirichlet":
         partition = dirichlet_shards(data.train_labels, config.data.clients, config.data.alpha, rng)
@@ -55,9 +55,16 @@ def client_datasets_of(config: Config) -> ClientDatasets:
 def held_out_examples_of(config: Config) -> Examples:
     """The held-out data of a preset."""
     if config.data.of_hospitals:
-        data = _hospitals(config.data, config.seed)
+        data = hospital_data_of(config)
         return data.test, data.test_died.astype("float32")
     return _images(config.data).test()
+
+
+def hospital_data_of(config: Config) -> HospitalData:
+    """Admissions of a preset on hospital data, divided among its clients."""
+    if not config.data.of_hospitals:
+        raise ConfigError(f"data.name is {config.data.name!r}, which is no hospital data; choose a preset hospital/...")
+    return _hospitals(config.data, config.seed)
 
 
 def _images(data: DataConfig) -> ImageData:

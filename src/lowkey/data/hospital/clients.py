@@ -34,7 +34,7 @@ class HospitalData:
         """The same rows in the hands of one client: what training without a federation would learn from."""
         return replace(self, clients=by_ids(np.zeros(len(self.train_died), np.intp)))
 
-    def summary(self) -> dict[str, int]:
+    def summary(self) -> dict[str, float]:
         """Counts of everything."""
         return {
             "features": len(self.feature_names),

@@ -37,6 +37,9 @@ class SyntheticHospitalData(HospitalData):
 
     bayes_auroc: float
 
+    def summary(self) -> dict[str, float]:
+        return {**super().summary(), "bayes_auroc": round(self.bayes_auroc, 4)}
+
 
 @dataclass(frozen=True)
 class _SyntheticWorld:
