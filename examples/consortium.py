@@ -83,7 +83,7 @@ def draw(source, points, file):
     """One colour per number of hospitals; compressed solid, whole updates dashed, without privacy at the right."""
     figure = Figure(figsize=(7.6, 4.6), layout="constrained")
     axes = figure.add_subplot()
-    for clients, colour in zip(HOSPITALS[source], COLOURS, strict=True):
+    for clients, colour in zip(HOSPITALS[source], COLOURS, strict=False):
         for row, style in (("fl-cs-dp-r0.05", "-"), ("fl-std-dp", "--")):
             chosen = [p for p in points if (p["row"], p["hospitals"]) == (row, clients)]
             label = f"{clients:,} hospitals" if style == "-" else None
