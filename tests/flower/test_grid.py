@@ -401,7 +401,7 @@ def test_errors_of_the_data_stay_at_the_node(tmp_path: Path, monkeypatch: pytest
     def broken(*_args: object) -> None:
         raise KeyError("patient 4711 has no age")
 
-    monkeypatch.setattr("lowkey.experiments.build.client_datasets_of", broken)
+    monkeypatch.setattr("lowkey.experiments.tasks.client_datasets_of", broken)
     failures: list[str] = []
 
     def listen(_client: int, message: Message, handle: Callable[[], Message]) -> list[Message]:
