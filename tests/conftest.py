@@ -32,29 +32,18 @@ def rng() -> np.random.Generator:
 
 def tiny_config(preset: str = "demo/fl-std", *changes: str) -> Config:
     """A preset shrunk to seconds: 400 clients of the bundled sample, a small network, no worker processes."""
-    small = (
-        "data.clients=400",
-        "model.filters=[2, 4]",
-        "model.hidden=8",
-        "federation.cohort=5",
-        "federation.rounds=3",
-        "runtime.workers=0",
-        "codec.chunks=3",
-    )
-    return parse(override(find(preset), [*small, *changes])).resolve()
+    small = ("data.clients=400", "model.filters=[2, 4]", "model.hidden=8", "federation.rounds=3", "codec.chunks=3")
+    return _shrunk(preset, *small, *changes)
 
 
 def tiny_hospital(preset: str = "hospital/synthetic/fl-std", *changes: str) -> Config:
     """A preset of synthetic hospitals shrunk to seconds: five clients, a small network, no worker processes."""
-    small = (
-        "data.hospital.scale=0.001",
-        "data.clients=5",
-        "model.hidden=4",
-        "federation.cohort=5",
-        "federation.rounds=2",
-        "runtime.workers=0",
-    )
-    return parse(override(find(preset), [*small, *changes])).resolve()
+    small = ("data.hospital.scale=0.001", "data.clients=5", "model.hidden=4", "federation.rounds=2")
+    return _shrunk(preset, *small, *changes)
+
+
+def _shrunk(preset: str, *changes: str) -> Config:
+    return parse(override(find(preset), ["federation.cohort=5", "runtime.workers=0", *changes])).resolve()
 
 
 @pytest.fixture

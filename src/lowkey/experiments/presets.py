@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lowkey.errors import ConfigError
-from lowkey.experiments.config import merge, read
+from lowkey.experiments.nested import merge, read
 
 
 @cache

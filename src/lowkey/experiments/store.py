@@ -18,7 +18,8 @@ from typing import Any
 from lowkey.durable import Lock, replace_file
 from lowkey.errors import InUse, RunError
 from lowkey.experiments.checkpoints import Checkpoint, DamagedCheckpointError, pack, unpack
-from lowkey.experiments.config import Config, parse, read
+from lowkey.experiments.config import Config, parse
+from lowkey.experiments.nested import read
 from lowkey.experiments.scores import evaluated_rounds, headline
 from lowkey.federation import RoundRecord, RunState
 from lowkey.privacy import Ledger
