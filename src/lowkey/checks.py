@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import numbers
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -10,20 +12,31 @@ from lowkey.errors import InvalidInput
 from lowkey.types import FloatArray
 
 
-def positive(name: str, value: float, *, allow_infinite: bool = False) -> None:
-    """A number above 0."""
+def number(name: str, value: object) -> None:
+    """A real number, not a truth value or a text."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise InvalidInput(f"{name} is {value!r}; it must be a number")
+
+
+def positive(name: str, value: float, *, allow_infinite: bool = False, most: float | None = None) -> None:
+    """A number above 0, and at most ``most``."""
+    number(name, value)
     if not value > 0 or (math.isinf(value) and not allow_infinite):
         raise InvalidInput(f"{name} is {value}; it must be a number above 0")
+    if most is not None and value > most:
+        raise InvalidInput(f"{name} is {value:g}; it must be at most {most:g}")
 
 
 def not_negative(name: str, value: float) -> None:
     """A finite number of at least 0."""
+    number(name, value)
     if not (value >= 0 and math.isfinite(value)):
         raise InvalidInput(f"{name} is {value}; it must be 0 or above")
 
 
 def fraction(name: str, value: float, *, include_zero: bool = False, include_one: bool = True) -> None:
     """A number between 0 and 1."""
+    number(name, value)
     low = value >= 0 if include_zero else value > 0
     high = value <= 1 if include_one else value < 1
     if not (low and high):
@@ -32,9 +45,18 @@ def fraction(name: str, value: float, *, include_zero: bool = False, include_one
 
 
 def at_least(name: str, value: int, least: int) -> None:
-    """A count that is large enough."""
+    """A whole number that is large enough."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise InvalidInput(f"{name} is {value!r}; it must be a whole number of at least {least}")
     if value < least:
         raise InvalidInput(f"{name} is {value}; it must be at least {least}")
+
+
+def one_of(name: str, value: object, choices: Iterable[object]) -> None:
+    """One of a few values."""
+    allowed = list(choices)
+    if value not in allowed:
+        raise InvalidInput(f"{name} is {value!r}; it must be one of {', '.join(map(str, allowed))}")
 
 
 def vector_of(name: str, vector: FloatArray, length: int) -> None:

@@ -11,6 +11,7 @@ LowkeyError
 ├── BudgetExhausted       the next round would pass the privacy target
 ├── RoundFailed           a round cannot be completed safely; nothing was released
 ├── ProtocolViolation     a server or a peer broke the rules of secure aggregation; nothing was revealed
+├── CannotContribute      a client has nothing to send in this round, and its trainer knows why
 └── ClientFailed          a client's work raised or its process died
 
 NotConverged is a warning: a decoder stopped before it reached its tolerance.
@@ -65,14 +66,25 @@ class ProtocolViolation(LowkeyError):
     """A server or a peer broke the rules of secure aggregation; nothing was revealed."""
 
 
+class CannotContribute(LowkeyError):
+    """A client has nothing to send in this round, and its trainer knows why: no data, or an update that diverged.
+
+    In a private round such a client sends zeros with its noise, and a simulation counts it. Any other error of a
+    trainer is a defect, and stops a simulation. A simulation in which half of a cohort cannot contribute stops, too.
+    """
+
+
 class ClientFailed(LowkeyError):
     """A client's work raised, or the process that ran it died.
 
     Parameters
     ----------
-    client : the client that was being served.
-    stage : what it was doing: "train", "compress", "protect".
-    reason : what happened, in one line.
+    client : int
+        The client that was being served.
+    stage : str
+        What it was doing: "train", "compress", "protect".
+    reason : str
+        What happened, in one line.
     """
 
     def __init__(self, client: int, stage: str, reason: str) -> None:

@@ -1,30 +1,47 @@
-"""Compression: linear operators that clients apply, decoders that the server runs."""
+"""Compression: codecs make the linear map that clients apply in a round, decoders turn what it measured back."""
+
+from functools import lru_cache
 
 from lowkey.codec.adjoint import AdjointDecoder
-from lowkey.codec.codecs import Codec, CodecKind
+from lowkey.codec.chunked_dct import ChunkedDCT, ChunkedOperator
 from lowkey.codec.lasso import LassoDecoder
 from lowkey.codec.layered import LayeredDecoder
-from lowkey.codec.operators import ChunkedDCT, Identity, LowPassDCT, RandomSubset
-from lowkey.codec.regularisation import LAMBDA_RULES, Fixed, LambdaRule, RelativeToMax, RelativeToNoise, RelativeToRms
+from lowkey.codec.low_pass_dct import LowPassDCT, LowPassOperator
+from lowkey.codec.random_subset import RandomSubset, SubsetOperator
 from lowkey.codec.result import Decoded
-from lowkey.codec.solvers import SOLVERS
+from lowkey.codec.whole import WholeOperator, WholeUpdate
+from lowkey.protocols import Codec, Decoder, Operator, PublicNumbers
+from lowkey.registry import Registry
+
+CODECS: Registry[type[Codec]] = Registry(
+    "codec.kind",
+    {"whole": WholeUpdate, "random-subset": RandomSubset, "low-pass-dct": LowPassDCT, "chunked-dct": ChunkedDCT},
+)
+DECODERS: Registry[type[Decoder]] = Registry(
+    "decoder.kind", {"adjoint": AdjointDecoder, "lasso": LassoDecoder, "layered": LayeredDecoder}
+)
+
+
+@lru_cache(maxsize=2)
+def operator_of(codec: Codec, num_coordinates: int, public: PublicNumbers) -> Operator:
+    """The map of a codec; kept, since client and server ask for it several times in a round."""
+    return codec.operator(num_coordinates, public)
+
 
 __all__ = [
-    "LAMBDA_RULES",
-    "SOLVERS",
+    "CODECS",
+    "DECODERS",
     "AdjointDecoder",
     "ChunkedDCT",
-    "Codec",
-    "CodecKind",
+    "ChunkedOperator",
     "Decoded",
-    "Fixed",
-    "Identity",
-    "LambdaRule",
     "LassoDecoder",
     "LayeredDecoder",
     "LowPassDCT",
+    "LowPassOperator",
     "RandomSubset",
-    "RelativeToMax",
-    "RelativeToNoise",
-    "RelativeToRms",
+    "SubsetOperator",
+    "WholeOperator",
+    "WholeUpdate",
+    "operator_of",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,12 @@ class AdjointDecoder:
     For orthonormal rows it is the shortest update that explains the measurements exactly.
     """
 
-    def decode(self, operator: Operator, measurements: FloatArray, noise: float = 0.0) -> Decoded:  # noqa: ARG002
+    def decode(
+        self,
+        operator: Operator,
+        measurements: FloatArray,
+        noise: float = 0.0,  # noqa: ARG002
+        layers: Sequence[int] = (),  # noqa: ARG002
+    ) -> Decoded:
         update = operator.adjoint(measurements)
         return Decoded(update=update, nonzeros=int(np.count_nonzero(update)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lowkey import checks
-from lowkey.codec.operators import ChunkedDCT
+from lowkey.codec.chunked_dct import ChunkedOperator
 from lowkey.errors import InvalidInput
 from lowkey.protocols import BlockOperator, Operator
 from lowkey.types import FloatArray
@@ -11,9 +11,9 @@ from lowkey.types import FloatArray
 
 def as_blocks(decoder: str, operator: Operator, measurements: FloatArray) -> tuple[BlockOperator, FloatArray]:
     """The operator as one of blocks, and its finite measurements as (P, k)."""
-    if not isinstance(operator, ChunkedDCT):
+    if not isinstance(operator, ChunkedOperator):
         raise InvalidInput(
-            f"the {decoder} decoder needs a codec of kind 'chunked-dct', not {type(operator).__name__}; "
+            f"the {decoder} decoder needs the codec 'chunked-dct', not {type(operator).__name__}; "
             "use decoder.kind = 'adjoint' with this codec"
         )
     checks.vector_of("measurements", measurements, operator.num_measurements)

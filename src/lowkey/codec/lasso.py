@@ -2,6 +2,9 @@
 
     minimise over s   ½‖y − Θs‖² + λ‖s‖₁,   Θ = first k rows of the orthonormal DCT of one block
 
+λ is a multiple of √r · rms(y), r = k/L: that is the typical size of Θᵀy, because ΘΘᵀ = I, so that factors mean the same
+at every ratio.
+
 References
 ----------
 Kerkouche et al. (2021), Eq. (4): the problem; they solve it by OWL-QN with an unstated λ.
@@ -9,17 +12,17 @@ Kerkouche et al. (2021), Eq. (4): the problem; they solve it by OWL-QN with an u
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
 
 from lowkey import checks
 from lowkey.codec.adjoint import AdjointDecoder
 from lowkey.codec.blocks import as_blocks
-from lowkey.codec.regularisation import LambdaRule, RelativeToRms
-from lowkey.codec.result import Decoded, Tally
-from lowkey.codec.solvers import SOLVERS, Problem, certify
-from lowkey.errors import InvalidInput
-from lowkey.protocols import Operator
+from lowkey.codec.result import Certificates, Decoded
+from lowkey.codec.solvers import Problem, by_active_set, certify
+from lowkey.protocols import BlockOperator, Operator
 from lowkey.types import FloatArray
 
 
@@ -29,36 +32,48 @@ class LassoDecoder:
 
     Parameters
     ----------
-    rule : how λ follows from the measurements. Where it gives 0, the update is Θᵀy, the shortest that explains them.
-    solver : "active-set", "admm" or "owlqn".
-    tolerance : relative duality gap at which to stop.
-    max_iterations : when to give up; the result then says "iteration limit".
+    lambda_factor : float
+        λ over √r · rms(y). At 0 the update is Θᵀy, the shortest that explains the measurements.
+    tolerance : float
+        Relative duality gap at which to stop.
+    max_iterations : int
+        When to give up; the result then says "iteration limit".
     """
 
-    rule: LambdaRule = field(default_factory=lambda: RelativeToRms(1.0))
-    solver: str = "active-set"
+    lambda_factor: float = 1.0
     tolerance: float = 1e-3
     max_iterations: int = 1000
 
     def __post_init__(self) -> None:
-        if self.solver not in SOLVERS:
-            raise InvalidInput(f"decoder.solver is {self.solver!r}; it must be one of {', '.join(SOLVERS)}")
+        checks.not_negative("decoder.lambda_factor", self.lambda_factor)
         checks.positive("decoder.tolerance", self.tolerance)
         checks.at_least("decoder.max_iterations", self.max_iterations, 1)
 
-    def decode(self, operator: Operator, measurements: FloatArray, noise: float = 0.0) -> Decoded:
+    def decode(
+        self,
+        operator: Operator,
+        measurements: FloatArray,
+        noise: float = 0.0,  # noqa: ARG002
+        layers: Sequence[int] = (),  # noqa: ARG002
+    ) -> Decoded:
         blocks, y = as_blocks("lasso", operator, measurements)
-        lam = self.rule(blocks, y, noise)
+        lam = self.lambda_factor * typical_correlation(blocks, y)
         if lam == 0.0:
             return AdjointDecoder().decode(operator, measurements)
-        tally = Tally()
+        certificates = Certificates()
 
         def solved() -> Iterator[FloatArray]:
             for group in blocks.groups:
                 problem = Problem(y=y[group], lam=lam, length=blocks.block_length)
-                solution = SOLVERS[self.solver](problem, tolerance=self.tolerance, max_iterations=self.max_iterations)
+                solution = by_active_set(problem, tolerance=self.tolerance, max_iterations=self.max_iterations)
                 reached = certify(problem, solution.s)
-                tally.add(reached.objective.sum(), reached.gap.sum(), solution.iterations)
+                certificates.add(reached.objective.sum(), reached.gap.sum(), solution.iterations)
                 yield solution.s
 
-        return tally.decoded(blocks.assemble(solved()), self.tolerance, lam)
+        return certificates.decoded(blocks.assemble(solved()), self.tolerance, lam)
+
+
+def typical_correlation(operator: BlockOperator, y: FloatArray) -> float:
+    """√r · rms(y), the root mean square of Θᵀy; ``y`` has shape (P, k)."""
+    mean_square = float(np.einsum("ij,ij->", y, y, dtype=np.float64)) / y.size
+    return float(np.sqrt(operator.block_measurements / operator.block_length)) * float(np.sqrt(mean_square))

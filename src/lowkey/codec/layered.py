@@ -13,7 +13,7 @@ estimated from y itself, which has been released: no privacy is spent and nothin
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.fft
@@ -21,7 +21,7 @@ import scipy.fft
 from lowkey import checks
 from lowkey.codec.adjoint import AdjointDecoder
 from lowkey.codec.blocks import as_blocks
-from lowkey.codec.result import Decoded, Tally
+from lowkey.codec.result import Certificates, Decoded
 from lowkey.errors import InvalidInput
 from lowkey.protocols import BlockOperator, Operator
 from lowkey.types import FloatArray
@@ -36,12 +36,12 @@ class LayeredDecoder:
 
     Parameters
     ----------
-    layers : number of coordinates of each parameter tensor, in the order of the model vector; see ``for_layers``.
-    tolerance : relative duality gap at which to stop.
-    max_iterations : when to give up; the result then says "iteration limit".
+    tolerance : float
+        Relative duality gap at which to stop.
+    max_iterations : int
+        When to give up; the result then says "iteration limit".
     """
 
-    layers: tuple[int, ...] = ()
     tolerance: float = 1e-3
     max_iterations: int = 1000
 
@@ -49,31 +49,32 @@ class LayeredDecoder:
         checks.positive("decoder.tolerance", self.tolerance)
         checks.at_least("decoder.max_iterations", self.max_iterations, 1)
 
-    def for_layers(self, layers: Sequence[int]) -> LayeredDecoder:
-        """The same decoder for a model of these layers."""
-        return replace(self, layers=tuple(layers))
-
-    def decode(self, operator: Operator, measurements: FloatArray, noise: float = 0.0) -> Decoded:
+    def decode(
+        self, operator: Operator, measurements: FloatArray, noise: float = 0.0, layers: Sequence[int] = ()
+    ) -> Decoded:
         blocks, y = as_blocks("layered", operator, measurements)
-        if sum(self.layers) != operator.num_coordinates:
+        if sum(layers) != operator.num_coordinates:
             raise InvalidInput(
-                f"the layered decoder was told of layers {self.layers or '()'}, which make {sum(self.layers)} "
-                f"parameters, but the model has {operator.num_coordinates}; use scheme.for_layers(layer_sizes(model))"
+                f"the layered decoder was told of layers {tuple(layers)}, which make {sum(layers)} parameters, but the "
+                f"model has {operator.num_coordinates}; use scheme.for_layers(layer_sizes(model))"
             )
         if not measurements.any():
             return AdjointDecoder().decode(operator, measurements)
-        variances, noise_variance = self._prior(blocks, y, noise)
-        ends = np.cumsum(self.layers)
-        tally = Tally()
+        variances, noise_variance = self._prior(blocks, y, noise, layers)
+        ends = np.cumsum(layers)
+        certificates = Certificates()
 
         def solved() -> Iterator[FloatArray]:
             for group in blocks.groups:
                 prior = variances[np.searchsorted(ends, blocks.coordinates(group), side="right")]
-                yield self._solve(y[group], prior, noise_variance, tally)
+                yield self._solve(y[group], prior, noise_variance, certificates)
 
-        return tally.decoded(blocks.assemble(solved()), self.tolerance)
+        return certificates.decoded(blocks.assemble(solved()), self.tolerance)
 
-    def _prior(self, operator: BlockOperator, y: FloatArray, noise: float) -> tuple[FloatArray, np.float32]:
+    @staticmethod
+    def _prior(
+        operator: BlockOperator, y: FloatArray, noise: float, layers: Sequence[int]
+    ) -> tuple[FloatArray, np.float32]:
         """Variance of each layer and, last, of padding; and ν².
 
         The shuffle spreads every layer evenly, so the mean square of Θᵀy over layer l is, on average, r²·v_l + A −
@@ -83,12 +84,12 @@ class LayeredDecoder:
         """
         ratio = operator.block_measurements / operator.block_length
         positions = operator.num_blocks * operator.block_length
-        sizes = np.array(self.layers, np.float64)
+        sizes = np.array(layers, np.float64)
         square = float(np.einsum("ij,ij->", y, y, dtype=np.float64))
         mean_square = square / positions
         signal = max(square / y.size - noise**2, _LEAST_NOISE * square / y.size)
-        layers = np.split(operator.adjoint(y.reshape(-1)), np.cumsum(self.layers)[:-1])
-        of_layer = np.array([np.einsum("i,i->", layer, layer, dtype=np.float64) for layer in layers]) / sizes
+        parts = np.split(operator.adjoint(y.reshape(-1)), np.cumsum(layers)[:-1])
+        of_layer = np.array([np.einsum("i,i->", part, part, dtype=np.float64) for part in parts]) / sizes
         measured = signal + (of_layer - mean_square) / ratio**2
         guess = sizes**-_SIZE_EXPONENT
         guess *= signal * positions / (guess @ sizes)
@@ -97,7 +98,7 @@ class LayeredDecoder:
         variances = np.append(np.maximum(estimate, 0.1 * guess), 0.0).astype(np.float32)
         return variances, np.float32(max(noise**2, _LEAST_NOISE * signal))
 
-    def _solve(self, y: FloatArray, prior: FloatArray, noise: np.float32, tally: Tally) -> FloatArray:
+    def _solve(self, y: FloatArray, prior: FloatArray, noise: np.float32, certificates: Certificates) -> FloatArray:
         """Conjugate gradients on (ΘVΘᵀ + ν²) x = y in every block. The duality gap is half the squared residual."""
         length = prior.shape[1]
 
@@ -121,7 +122,7 @@ class LayeredDecoder:
             direction += residual
         s, image = apply(x)
         residual = y - image  # anew: the running one has gathered rounding errors
-        tally.add(_objective(y, x, residual, noise), 0.5 * float(_dot(residual, residual).sum()), iteration)
+        certificates.add(_objective(y, x, residual, noise), 0.5 * float(_dot(residual, residual).sum()), iteration)
         return s
 
 

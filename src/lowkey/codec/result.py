@@ -44,8 +44,8 @@ class Decoded:
 
 
 @dataclass
-class Tally:
-    """Sums the certificates of groups of blocks."""
+class Certificates:
+    """The certificates of all groups of blocks, added up."""
 
     objective: float = 0.0
     gap: float = 0.0

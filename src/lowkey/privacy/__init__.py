@@ -5,18 +5,19 @@ What analyses (ε, plans, calibration) is imported on first use: clients that on
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from lowkey.lazy import lazy_names
 from lowkey.privacy.adaptive import AdaptiveClip
 from lowkey.privacy.client_ledger import ClientLedger, Participation
 from lowkey.privacy.encoding import Encoding
-from lowkey.privacy.events import Event, SamplingMode, require_small_delta
+from lowkey.privacy.events import Event, require_small_delta
 from lowkey.privacy.ledger import Entry, Ledger
-from lowkey.privacy.mechanism import ClientLevelPrivacy, NoPrivacy, Privacy
+from lowkey.privacy.mechanism import ClientMechanism, Mean, NoPrivacy, Privacy, Promise
 from lowkey.privacy.policy import Policy, Terms
-from lowkey.privacy.records import Bounded, Measurement, Noised, Open
+from lowkey.privacy.records import Bounded, Measurement, Noised, Open, WireFormat
 from lowkey.privacy.sampling import (
+    SAMPLINGS,
     Cohort,
     FixedSizeSampling,
     PoissonSampling,
@@ -24,7 +25,8 @@ from lowkey.privacy.sampling import (
     flip_coin,
     make_sampling,
 )
-from lowkey.privacy.shares import NoiseShares, effective_noise, noise_shares
+from lowkey.privacy.settings import ClientPrivacy
+from lowkey.privacy.shares import NoiseShares, noise_shares
 
 if TYPE_CHECKING:
     from lowkey.privacy.accounting import Epsilon, claimed_epsilon, epsilon
@@ -53,10 +55,12 @@ _HOME = {
 }
 
 __all__ = [
+    "SAMPLINGS",
     "AdaptiveClip",
     "Bounded",
     "ClientLedger",
-    "ClientLevelPrivacy",
+    "ClientMechanism",
+    "ClientPrivacy",
     "Cohort",
     "Encoding",
     "Entry",
@@ -64,6 +68,7 @@ __all__ = [
     "Event",
     "FixedSizeSampling",
     "Ledger",
+    "Mean",
     "Measurement",
     "NoPrivacy",
     "NoiseShares",
@@ -74,13 +79,13 @@ __all__ = [
     "PoissonSampling",
     "Policy",
     "Privacy",
+    "Promise",
     "Sampling",
-    "SamplingMode",
     "Terms",
+    "WireFormat",
     "affordable_rounds",
     "calibrate_noise",
     "claimed_epsilon",
-    "effective_noise",
     "epsilon",
     "feasibility",
     "flip_coin",
@@ -99,7 +104,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'lowkey.privacy' has no attribute {name!r}")
-    return getattr(import_module(f"lowkey.privacy.{_HOME[name]}"), name)
+__getattr__ = lazy_names(__name__, _HOME)

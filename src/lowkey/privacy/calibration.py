@@ -16,50 +16,50 @@ from lowkey.privacy.sampling import Sampling
 from lowkey.rounding import round_up
 
 
-def calibrate_noise(sampling: Sampling, *, target_epsilon: float, delta: float, rounds: int) -> float:
+def calibrate_noise(sampling: Sampling, *, epsilon: float, delta: float, rounds: int) -> float:
     """Smallest noise multiplier, up to 4 decimals, whose PLD ε over all rounds is at most the target."""
-    checks.positive("epsilon", target_epsilon)
+    checks.positive("epsilon", epsilon)
 
     def spent(z: float) -> float:
         return claimed_epsilon([replace(sampling.event(z), count=rounds)], delta)
 
     upper = 1.0
-    while spent(upper) > target_epsilon:
+    while spent(upper) > epsilon:
         upper *= 2.0
         if upper > 2.0**20:
-            raise InvalidInput(f"no noise multiplier up to a million reaches epsilon {target_epsilon:g}; raise it")
+            raise InvalidInput(f"no noise multiplier up to a million reaches epsilon {epsilon:g}; raise it")
     lower = upper / 2.0
-    while spent(lower) <= target_epsilon and lower > 0.1:
+    while spent(lower) <= epsilon and lower > 0.1:
         lower /= 2.0
-    if spent(lower) <= target_epsilon:
+    if spent(lower) <= epsilon:
         return lower
 
     def excess(log_z: float) -> float:  # in logarithms, where it is nearly a straight line
-        return math.log(max(spent(math.exp(log_z)), 1e-12) / target_epsilon)
+        return math.log(max(spent(math.exp(log_z)), 1e-12) / epsilon)
 
     log_z = float(scipy.optimize.brentq(excess, math.log(lower), math.log(upper), xtol=1e-5))
     rounded = round_up(math.exp(log_z), 4)
-    while spent(rounded) > target_epsilon:  # re-verify after rounding: err to the private side
+    while spent(rounded) > epsilon:  # re-verify after rounding: err to the private side
         rounded = round(rounded + 1e-4, 4)
     return rounded
 
 
-def affordable_rounds(event: Event, *, target_epsilon: float, delta: float, spent: Iterable[Event] = ()) -> int:
+def affordable_rounds(event: Event, *, epsilon: float, delta: float, spent: Iterable[Event] = ()) -> int:
     """How many more rounds like ``event`` keep the PLD ε, after what was ``spent``, at or below the target."""
-    checks.positive("epsilon", target_epsilon)
+    checks.positive("epsilon", epsilon)
     before = tuple(spent)
 
     def spent_after(rounds: int) -> float:
         return claimed_epsilon([*before, replace(event, count=rounds)] if rounds else before, delta)
 
     fits, beyond = 0, 1
-    while spent_after(beyond) <= target_epsilon:
+    while spent_after(beyond) <= epsilon:
         fits, beyond = beyond, 4 * beyond
         if beyond > 2**20:
             return fits
     while beyond - fits > 1:
         below, above = spent_after(fits), spent_after(beyond)
-        share = (target_epsilon - below) / (above - below) if math.isfinite(above) else 0.5
+        share = (epsilon - below) / (above - below) if math.isfinite(above) else 0.5
         middle = min(max(fits + round(share * (beyond - fits)), fits + 1), beyond - 1)
-        fits, beyond = (middle, beyond) if spent_after(middle) <= target_epsilon else (fits, middle)
+        fits, beyond = (middle, beyond) if spent_after(middle) <= epsilon else (fits, middle)
     return fits

@@ -13,7 +13,6 @@ from lowkey.errors import InvalidInput
 EventKind: TypeAlias = Literal["poisson", "fixed"]
 Adjacency: TypeAlias = Literal["zero-out", "replace-one"]
 Unit: TypeAlias = Literal["client"]
-SamplingMode: TypeAlias = Literal["all", "poisson_padded", "secret_poisson", "fixed"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +78,7 @@ class Event:
             raise InvalidInput(f"honest shares are {self.honest}; they must lie between 1 and the size of the roster")
 
     @property
-    def mode(self) -> SamplingMode:
+    def mode(self) -> str:
         """The way of sampling, by the name it has in configurations."""
         if self.kind == "fixed":
             return "fixed"

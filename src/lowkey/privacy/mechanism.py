@@ -1,61 +1,189 @@
-"""The privacy of a scheme as one record: sampler, clip, noise and accounting event cannot disagree."""
+"""The privacy of a scheme as one part: sampler, clip, noise and accounting event cannot disagree.
+
+:class:`Privacy` is what client and server ask of it, the same whether it protects anything or not.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeAlias
+from typing import NamedTuple, Protocol, cast
+
+import numpy as np
 
 from lowkey import checks
-from lowkey.errors import InvalidInput
+from lowkey.errors import CannotContribute, InvalidInput, RoundFailed
 from lowkey.privacy.adaptive import AdaptiveClip
 from lowkey.privacy.encoding import Encoding
 from lowkey.privacy.events import Event, require_small_delta
-from lowkey.privacy.records import Measurement, Noised, Open
+from lowkey.privacy.records import Measurement, Noised, Open, WireFormat
 from lowkey.privacy.sampling import Sampling
+from lowkey.privacy.settings import ClientPrivacy
 from lowkey.privacy.shares import NoiseShares, noise_shares
 from lowkey.rng import BitSource
+from lowkey.types import FloatArray, Words
+
+_IMPLAUSIBLE = 6.0  # standard deviations of the noise: beyond what honest members add up to
+_VOTES = 20  # expected contributors over the noise of their votes, where the clip norm is adaptive
+
+
+class Mean(NamedTuple):
+    """What a sum of vectors says: the mean, the noise in each of its numbers, and S of the next round."""
+
+    value: FloatArray
+    noise: float
+    clip_norm: float | None
+
+
+class Promise(NamedTuple):
+    """What a client that takes part can hold the server to; see :class:`lowkey.privacy.Terms`."""
+
+    noise_multiplier: float
+    clip_rule: str
+    delta: float
+    shares: NoiseShares
+
+
+class Privacy(Protocol):
+    """What happens to a client's vector, who takes part, and what a round costs."""
+
+    @property
+    def sampling(self) -> Sampling: ...
+
+    @property
+    def private(self) -> bool:
+        """Whether anything is promised."""
+        ...
+
+    @property
+    def aggregation(self) -> str:
+        """How vectors are added up, by its name in the registry of aggregators."""
+        ...
+
+    @property
+    def clip_norm(self) -> float | None:
+        """S of the first round; None where nothing is clipped."""
+        ...
+
+    @property
+    def delta(self) -> float: ...
+
+    @property
+    def max_contributions(self) -> int | None:
+        """In how many rounds one client's data may be used; None for no limit."""
+        ...
+
+    @property
+    def least_survivors(self) -> int:
+        """Answers without which a round fails."""
+        ...
+
+    @property
+    def bits(self) -> int | None:
+        """Of a number on the wire; None for float32."""
+        ...
+
+    def wire(self, num_measurements: int) -> WireFormat:
+        """What a vector looks like on the wire."""
+        ...
+
+    def protect(
+        self, measurement: Measurement | None, *, length: int, clip_norm: float | None, source: BitSource
+    ) -> Open | Noised:
+        """What leaves a client: of its measurement, or of nothing where it has none."""
+        ...
+
+    def read_sum(
+        self, total: FloatArray | Words, *, length: int, clip_norm: float | None, survivors: int, weight: float
+    ) -> Mean:
+        """The mean that a sum of so many vectors stands for; it is divided here, once, by a public number."""
+        ...
+
+    def event(self) -> Event | None:
+        """What one round costs; None where no finite ε is true."""
+        ...
+
+    def promise(self) -> Promise | None:
+        """What members of a round agree on; None where nothing is promised."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoPrivacy:
-    """The identity twin: cohorts are drawn, vectors pass as they are, nothing is spent.
+    """The identity twin: vectors pass as they are, nothing is promised and nothing is spent.
 
-    ``survivors`` is the least number of answers that make a mean.
+    Parameters
+    ----------
+    sampling : Sampling
+        Draws the cohorts.
+    least_survivors : int
+        Answers without which a round fails.
     """
 
     sampling: Sampling
-    survivors: int = 1
-    private = False
+    least_survivors: int = 1
+    private: bool = field(default=False, init=False)
+    aggregation: str = field(default="open", init=False)
+    clip_norm: None = field(default=None, init=False)
+    delta: float = field(default=0.0, init=False)
+    max_contributions: None = field(default=None, init=False)
+    bits: None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        if not 1 <= self.survivors <= self.sampling.roster_size:
+        checks.at_least("federation.min_clients", self.least_survivors, 1)
+        if self.least_survivors > self.sampling.roster_size:
             raise InvalidInput(
-                f"federation.min_clients is {self.survivors}; it must lie in 1 … {self.sampling.roster_size} (cohort)"
+                f"federation.min_clients is {self.least_survivors}; it must lie in 1 … {self.sampling.roster_size}, "
+                "the cohort"
             )
 
-    def protect(self, measurement: Measurement) -> Open:
+    def wire(self, num_measurements: int) -> WireFormat:
+        return WireFormat(bits=None, length=num_measurements)
+
+    def protect(
+        self,
+        measurement: Measurement | None,
+        *,
+        length: int,
+        clip_norm: float | None,  # noqa: ARG002
+        source: BitSource,  # noqa: ARG002
+    ) -> Open:
+        if measurement is None:
+            raise CannotContribute("it has nothing to send, and vectors that are sent openly cannot hide that")
+        checks.vector_of("the measurement", measurement.value, length)
         checks.finite_norm("update", measurement.value)
         return Open(measurement.value)
+
+    def read_sum(
+        self,
+        total: FloatArray | Words,
+        *,
+        length: int,
+        clip_norm: float | None,
+        survivors: int,  # noqa: ARG002
+        weight: float,
+    ) -> Mean:
+        checks.vector_of("the sum", cast(FloatArray, total), length)
+        return Mean(cast(FloatArray, total) / np.float32(weight), 0.0, clip_norm)
 
     def event(self) -> None:
         return None
 
+    def promise(self) -> None:
+        return None
+
 
 @dataclass(frozen=True, kw_only=True)
-class ClientLevelPrivacy:
-    """Clip, share of noise, sampling and what a round of them costs.
+class ClientMechanism:
+    """Settings of client-level privacy, at work for a population of clients.
 
     Parameters
     ----------
-    sampling : how rosters are drawn; also decides which accounting event is true.
-    clip_norm : S, the largest norm of one client's measurement; with ``adaptive``, that of the first round.
-    noise_multiplier : z, noise of the sum relative to S; 0 adds none (limiting case).
-    delta : δ of the guarantee, in (0, 1).
-    bits : integers on the wire are modulo 2^bits: 16, 20 or 24.
-    dropouts, colluders : shares of a roster, in [0, 1), that may drop out, and that may pool what they know.
-    adaptive : how S follows the typical norm; None keeps it.
-    max_contributions : rounds in which one client's data may be used; afterwards it adds noise only. None: no limit.
+    settings : ClientPrivacy
+        Resolved: nothing in it is "auto". A noise multiplier of 0 is a limiting case for tests and audits.
+    sampling : Sampling
+        How rosters are drawn; also decides which accounting event is true.
 
     Guarantees
     ----------
@@ -65,28 +193,57 @@ class ClientLevelPrivacy:
     people who see released models but not who took part; see docs/guarantees.md.
     """
 
+    settings: ClientPrivacy
     sampling: Sampling
-    clip_norm: float
-    noise_multiplier: float
-    delta: float
-    bits: int = 20
-    dropouts: float = 0.1
-    colluders: float = 0.1
-    adaptive: AdaptiveClip | None = None
-    max_contributions: int | None = None
-    private = True
+    private: bool = field(default=True, init=False)
 
     def __post_init__(self) -> None:
-        checks.positive("privacy.clip_norm", self.clip_norm)
-        checks.not_negative("privacy.noise_multiplier", self.noise_multiplier)
-        if self.max_contributions is not None:
-            checks.at_least("privacy.max_contributions", self.max_contributions, 1)
-        require_small_delta(self.delta, self.sampling.population)
+        if self.settings.noise_multiplier == "auto" or self.settings.bits is None:
+            raise InvalidInput("the privacy settings have open choices; call ClientPrivacy.resolve first")
+        require_small_delta(self.settings.delta, self.sampling.population)
+        if self.settings.clip == "adaptive" and self.adaptive is not None and self.noise_multiplier > 0:
+            self.adaptive.value_multiplier(self.noise_multiplier)  # refuses noise that would drown the votes
+
+    @property
+    def aggregation(self) -> str:
+        return self.settings.aggregation
+
+    @property
+    def clip_norm(self) -> float:
+        return self.settings.clip_norm
+
+    @property
+    def noise_multiplier(self) -> float:
+        return cast(float, self.settings.noise_multiplier)
+
+    @property
+    def delta(self) -> float:
+        return self.settings.delta
+
+    @property
+    def bits(self) -> int:
+        return cast(int, self.settings.bits)
+
+    @property
+    def max_contributions(self) -> int | None:
+        limit = self.settings.max_contributions
+        return limit if isinstance(limit, int) else None
 
     @cached_property
     def shares(self) -> NoiseShares:
         """How many members must survive, and how many of them are sure to be honest."""
-        return noise_shares(self.sampling.roster_size, dropouts=self.dropouts, colluders=self.colluders)
+        settings = self.settings
+        return noise_shares(self.sampling.roster_size, dropouts=settings.dropouts, colluders=settings.colluders)
+
+    @property
+    def least_survivors(self) -> int:
+        return self.shares.survivors
+
+    @cached_property
+    def adaptive(self) -> AdaptiveClip | None:
+        """How S follows the typical norm; None keeps it."""
+        expected = self.sampling.expected_size
+        return AdaptiveClip(count_std=expected / _VOTES) if self.settings.clip == "adaptive" else None
 
     def encoding(self, num_measurements: int) -> Encoding:
         """Integers for measurements of this length."""
@@ -99,17 +256,55 @@ class ClientLevelPrivacy:
             adaptive=self.adaptive,
         )
 
-    def protect(self, measurement: Measurement | None, *, length: int, clip_norm: float, source: BitSource) -> Noised:
+    def wire(self, num_measurements: int) -> WireFormat:
+        return WireFormat(bits=self.bits, length=self.encoding(num_measurements).wire_length)
+
+    def protect(
+        self, measurement: Measurement | None, *, length: int, clip_norm: float | None, source: BitSource
+    ) -> Noised:
         """Clip, round and add one share of noise; without a measurement, the share alone."""
+        if clip_norm is None:
+            raise InvalidInput("the request has no clip norm, which a private scheme needs")
         encoding = self.encoding(length)
         bounded = encoding.zeros() if measurement is None else encoding.bound(measurement, clip_norm, source)
         return encoding.add_noise(bounded, source)
 
+    def read_sum(
+        self,
+        total: FloatArray | Words,
+        *,
+        length: int,
+        clip_norm: float | None,
+        survivors: int,
+        weight: float,  # noqa: ARG002
+    ) -> Mean:
+        """Divided by the public number of expected contributors; a sum that honest members cannot make is refused."""
+        if clip_norm is None:
+            raise InvalidInput("a private sum cannot be read without the clip norm of its round")
+        encoding, words, expected = self.encoding(length), cast(Words, total), self.sampling.expected_size
+        decoded = encoding.decode(words, clip_norm)
+        norm = checks.finite_norm("the sum", decoded) / encoding.step(clip_norm)
+        noise = encoding.total_std(survivors)
+        if norm > survivors * encoding.sensitivity + _IMPLAUSIBLE * noise * math.sqrt(encoding.length):
+            raise RoundFailed(
+                "the sum is larger than honest members can make it, so it was not used; what it cost stays in the "
+                "ledger. A client is broken or hostile"
+            )
+        decoded /= np.float32(expected)
+        following = clip_norm if self.adaptive is None else self.adaptive.update(
+            clip_norm, encoding.count(words), expected
+        )  # fmt: skip
+        return Mean(decoded, noise * encoding.step(clip_norm) / expected, following)
+
     def event(self) -> Event | None:
-        """What one round costs; None without noise, when no finite ε is true."""
         if self.noise_multiplier == 0.0:
             return None
         return self.sampling.event(self.noise_multiplier, honest=self.shares.honest)
 
-
-Privacy: TypeAlias = NoPrivacy | ClientLevelPrivacy
+    def promise(self) -> Promise:
+        return Promise(
+            noise_multiplier=self.noise_multiplier,
+            clip_rule=f"{self.clip_norm!r}" + (f" {self.adaptive}" if self.adaptive else ""),
+            delta=self.delta,
+            shares=self.shares,
+        )

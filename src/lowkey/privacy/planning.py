@@ -10,7 +10,7 @@ from lowkey import checks
 from lowkey.privacy.accounting import Epsilon
 from lowkey.privacy.accounting import epsilon as released_epsilon
 from lowkey.privacy.calibration import calibrate_noise
-from lowkey.privacy.events import Event, SamplingMode, require_small_delta
+from lowkey.privacy.events import Event, require_small_delta
 from lowkey.privacy.sampling import make_sampling
 from lowkey.privacy.shares import NoiseShares, noise_shares
 from lowkey.privacy.views import likely_participations, server_epsilon
@@ -82,7 +82,7 @@ def plan(
     ratio: float | None = None,
     rounds: int | None = None,
     cohort: int | None = None,
-    mode: SamplingMode | None = None,
+    mode: str | None = None,
     dropouts: float = 0.1,
     colluders: float = 0.1,
     bits: int = 20,
@@ -115,7 +115,7 @@ def plan(
     sampling = make_sampling(mode, population=clients, cohort=cohort)
     if rounds is None:
         rounds = 100 if sampling.mode == "all" else 200
-    noise = calibrate_noise(sampling, target_epsilon=epsilon, delta=delta, rounds=rounds)
+    noise = calibrate_noise(sampling, epsilon=epsilon, delta=delta, rounds=rounds)
     shares = noise_shares(sampling.roster_size, dropouts=dropouts, colluders=colluders)
     event = replace(sampling.event(noise, honest=shares.honest), count=rounds)
 

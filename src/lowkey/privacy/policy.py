@@ -36,7 +36,7 @@ class Terms:
     scheme : its name.
     sampling : how members and contributors are chosen.
     coin : chance of a member to contribute data, flipped in secret by itself.
-    codec, ratio, chunks, public_seed : how updates are compressed.
+    codec, public_seed : how updates are compressed.
     model_size : parameters of the model, n.
     """
 
@@ -54,8 +54,6 @@ class Terms:
     sampling: str
     coin: float = 1.0
     codec: str
-    ratio: float
-    chunks: int
     public_seed: int
     model_size: int
 
@@ -63,15 +61,14 @@ class Terms:
         checks.not_negative("noise_multiplier", self.noise_multiplier)
         checks.fraction("delta", self.delta, include_one=False)
         checks.fraction("coin", self.coin)
-        checks.fraction("ratio", self.ratio)
-        for name in ("bits", "length", "chunks", "model_size", "honest", "neighbours", "shares_needed"):
+        for name in ("bits", "length", "model_size", "honest", "neighbours", "shares_needed"):
             checks.at_least(name, getattr(self, name), 1)
         if not self.honest <= self.survivors <= self.members:
             raise InvalidInput(
                 f"honest, survivors and members are {self.honest}, {self.survivors} and {self.members}; none may "
                 "exceed the next"
             )
-        for name in ("noise_multiplier", "delta", "coin", "ratio"):
+        for name in ("noise_multiplier", "delta", "coin"):
             object.__setattr__(self, name, float(getattr(self, name)))  # 1 and 1.0 have one digest
 
     @property
@@ -82,7 +79,7 @@ class Terms:
     def digest(self) -> bytes:
         """SHA-256 of the canonical JSON: equal for equal terms, on every machine."""
         text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"), allow_nan=False)
-        return hashlib.sha256(f"lowkey terms 1\n{text}".encode()).digest()
+        return hashlib.sha256(f"lowkey terms 2\n{text}".encode()).digest()
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -102,7 +99,7 @@ class Policy:
     min_noise_multiplier : least z.
     min_roster : least number of members, M, to hide among.
     min_honest : least number of honest members, κ, to hide among.
-    max_colluders : how many other members may work with the server without reducing the noise below z.
+    min_tolerated_colluders : how many members, at least, may tell the server their noise without reducing it below z.
     max_participations : most attempts, over all runs, that this client's data may enter.
     max_epsilon : most ε, over all runs, towards a server that knows the rosters.
     delta : δ of that ε, and the largest that terms may claim.
@@ -115,7 +112,7 @@ class Policy:
     min_noise_multiplier: float
     min_roster: int
     min_honest: int
-    max_colluders: int
+    min_tolerated_colluders: int
     max_participations: int
     max_epsilon: float
     delta: float
@@ -124,7 +121,7 @@ class Policy:
         checks.positive("min_noise_multiplier", self.min_noise_multiplier)
         checks.at_least("min_roster", self.min_roster, 1)
         checks.at_least("min_honest", self.min_honest, 1)
-        checks.at_least("max_colluders", self.max_colluders, 0)
+        checks.at_least("min_tolerated_colluders", self.min_tolerated_colluders, 0)
         checks.at_least("max_participations", self.max_participations, 1)
         checks.positive("max_epsilon", self.max_epsilon)
         checks.fraction("delta", self.delta, include_one=False)
@@ -147,7 +144,7 @@ class Policy:
             ("noise_multiplier", terms.noise_multiplier, "min_noise_multiplier", self.min_noise_multiplier),
             ("members", terms.members, "min_roster", self.min_roster),
             ("honest", terms.honest, "min_honest", self.min_honest),
-            ("survivors - honest", terms.colluders, "max_colluders", self.max_colluders),
+            ("tolerated colluders", terms.colluders, "min_tolerated_colluders", self.min_tolerated_colluders),
             # with fewer, a server could tell two groups of members of different survivors
             ("survivors", terms.survivors, "more than two thirds of the members", 2 * terms.members // 3 + 1),
         ):

@@ -8,6 +8,7 @@ Only a ``Noised`` vector (or, in schemes without privacy, an ``Open`` one) can b
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -43,3 +44,23 @@ class Open:
     """A measurement sent as it is, by a scheme that promises no privacy."""
 
     value: FloatArray = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WireFormat:
+    """What a client's vector looks like on the wire.
+
+    Attributes
+    ----------
+    bits : int or None
+        Of each of its integers; None for float32 numbers.
+    length : int
+        How many numbers it has.
+    """
+
+    bits: int | None
+    length: int
+
+    @property
+    def num_bytes(self) -> int:
+        return math.ceil(self.length * (self.bits or 32) / 8)

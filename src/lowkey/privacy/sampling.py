@@ -8,14 +8,16 @@ were not drawn but fill it up add their share of noise to zeros.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, get_args
+from typing import Protocol
 
 import numpy as np
 
 from lowkey import checks
 from lowkey.errors import InvalidInput
-from lowkey.privacy.events import Event, SamplingMode
+from lowkey.privacy.events import Event
+from lowkey.registry import Registry
 from lowkey.rng import BitSource, coin_flips, subset
 from lowkey.types import ClientId
 
@@ -43,7 +45,7 @@ class Sampling(Protocol):
     """Draws the cohort of a round out of ``population`` clients."""
 
     @property
-    def mode(self) -> SamplingMode: ...
+    def mode(self) -> str: ...
 
     @property
     def population(self) -> int: ...
@@ -103,7 +105,7 @@ class PoissonSampling:
         checks.fraction("coin", self.coin)
 
     @property
-    def mode(self) -> SamplingMode:
+    def mode(self) -> str:
         return self.event(1.0).mode
 
     @property
@@ -154,7 +156,7 @@ class FixedSizeSampling:
         _check_cohort(self.size, self.population)
 
     @property
-    def mode(self) -> SamplingMode:
+    def mode(self) -> str:
         return "fixed"
 
     @property
@@ -188,40 +190,20 @@ class FixedSizeSampling:
         )
 
 
-def make_sampling(
-    mode: SamplingMode | None, *, population: int, cohort: int, roster: int | None = None
-) -> PoissonSampling | FixedSizeSampling:
-    """The sampling of a configuration.
+def _everybody(population: int, cohort: int) -> Sampling:
+    if cohort != population:
+        raise InvalidInput(
+            f"privacy.sampling is 'all', but federation.cohort is {cohort} of {population} clients; set the cohort to "
+            "the number of clients, or choose 'poisson_padded'"
+        )
+    return PoissonSampling(population=population, probability=1.0)
 
-    Parameters
-    ----------
-    mode : "all" (everybody contributes to every round), "poisson_padded" (independent draws by the server),
-        "secret_poisson" (coins of the clients), "fixed" (as in the paper's algorithm). None: "all" when the cohort is
-        everybody, else "poisson_padded".
-    population : N, enrolled clients.
-    cohort : expected number of clients whose data is in a round, q·N.
-    roster : with "secret_poisson", expected number of clients asked in a round; everybody when left out. Each of them
-        contributes with chance cohort / roster.
-    """
-    checks.at_least("number of clients", population, 1)
-    _check_cohort(cohort, population)
-    if mode is None:
-        mode = "all" if cohort == population else "poisson_padded"
-    if mode not in get_args(SamplingMode):
-        raise InvalidInput(f"privacy.sampling is {mode!r}; it must be one of {', '.join(get_args(SamplingMode))}")
-    if roster is not None and mode != "secret_poisson":
-        raise InvalidInput(f"a roster of {roster} needs privacy.sampling = 'secret_poisson'; it is {mode!r}")
-    if mode == "fixed":
-        return FixedSizeSampling(population=population, size=cohort)
-    if mode == "poisson_padded":
-        return PoissonSampling(population=population, probability=cohort / population)
-    if mode == "all":
-        if cohort != population:
-            raise InvalidInput(
-                f"privacy.sampling is 'all', but federation.cohort is {cohort} of {population} clients; set the cohort "
-                "to the number of clients, or choose 'poisson_padded'"
-            )
-        return PoissonSampling(population=population, probability=1.0)
+
+def _poisson_padded(population: int, cohort: int) -> Sampling:
+    return PoissonSampling(population=population, probability=cohort / population)
+
+
+def _secret_poisson(population: int, cohort: int, roster: int | None = None) -> Sampling:
     asked = population if roster is None else roster
     if not cohort < asked <= population:
         raise InvalidInput(
@@ -229,6 +211,61 @@ def make_sampling(
             f"number of clients, {population}"
         )
     return PoissonSampling(population=population, probability=asked / population, coin=cohort / asked)
+
+
+def _fixed(population: int, cohort: int) -> Sampling:
+    return FixedSizeSampling(population=population, size=cohort)
+
+
+@dataclass(frozen=True)
+class SamplingMode:
+    """A way to draw rosters: how to make it, given the number of clients and the cohort, and what to say of it."""
+
+    make: Callable[..., Sampling]
+    words: str
+    takes_roster: bool = False
+
+
+SAMPLINGS: Registry[SamplingMode] = Registry(
+    "privacy.sampling",
+    {
+        "all": SamplingMode(_everybody, "everybody contributes to every round"),
+        "poisson_padded": SamplingMode(
+            _poisson_padded, "independent draws, rosters filled up with members that only add noise"
+        ),
+        "secret_poisson": SamplingMode(_secret_poisson, "coins that only the client sees", takes_roster=True),
+        "fixed": SamplingMode(_fixed, "cohorts of a fixed size; the paper's ε does not hold for them"),
+    },
+)
+
+
+def make_sampling(mode: str | None, *, population: int, cohort: int, roster: int | None = None) -> Sampling:
+    """The sampling of a configuration.
+
+    Parameters
+    ----------
+    mode : str or None
+        "all" (everybody contributes to every round), "poisson_padded" (independent draws by the server),
+        "secret_poisson" (coins of the clients), "fixed" (as in the paper's algorithm). None: "all" when the cohort is
+        everybody, else "poisson_padded".
+    population : int
+        N, enrolled clients.
+    cohort : int
+        Expected number of clients whose data is in a round, q·N.
+    roster : int or None
+        With "secret_poisson", expected number of clients asked in a round; everybody when left out. Each of them
+        contributes with chance cohort / roster.
+    """
+    checks.at_least("federation.clients", population, 1)
+    _check_cohort(cohort, population)
+    name = mode or ("all" if cohort == population else "poisson_padded")
+    kind = SAMPLINGS[name]
+    if roster is None:
+        return kind.make(population, cohort)
+    if not kind.takes_roster:
+        raise InvalidInput(f"a roster of {roster} needs privacy.sampling = 'secret_poisson'; it is {name!r}")
+    checks.at_least("privacy.roster", roster, 1)
+    return kind.make(population, cohort, roster)
 
 
 def flip_coin(source: BitSource, coin: float) -> bool:
@@ -244,6 +281,7 @@ def flip_coin(source: BitSource, coin: float) -> bool:
 
 
 def _check_cohort(cohort: int, population: int) -> None:
+    checks.at_least("federation.cohort", cohort, 1)
     if not 1 <= cohort <= population:
         raise InvalidInput(
             f"federation.cohort is {cohort}; it must lie between 1 and the number of clients, {population}"

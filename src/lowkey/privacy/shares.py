@@ -49,10 +49,3 @@ def noise_shares(roster: int, *, dropouts: float = 0.1, colluders: float = 0.1) 
             f"privacy.colluders = {colluders}; lower them or take more clients into a round"
         )
     return NoiseShares(survivors, honest)
-
-
-def effective_noise(noise_multiplier: float, honest_share: float) -> float:
-    """Multiplier that is left when only this share of the noise is there and unknown, z·√share."""
-    checks.positive("noise multiplier", noise_multiplier)
-    checks.fraction("honest share", honest_share)
-    return noise_multiplier * math.sqrt(honest_share)

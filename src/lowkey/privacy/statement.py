@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lowkey.privacy.accounting import Epsilon
 from lowkey.privacy.events import Event
+from lowkey.privacy.sampling import SAMPLINGS
 from lowkey.privacy.shares import NoiseShares
 from lowkey.rounding import round_up
 
@@ -20,13 +21,6 @@ _NEIGHBOURS = {
     "zero-out": "one client's contribution present or zero (zero-out)",
     "replace-one": "one client replaced by another (replace-one)",
 }
-_SAMPLING = {
-    "all": "all (everybody contributes to every round)",
-    "poisson_padded": "poisson_padded (independent draws, rosters filled up with noise-only members)",
-    "secret_poisson": "secret_poisson (coins that only the client sees)",
-    "fixed": "fixed (cohorts of a fixed size; the paper's ε does not hold for them)",
-}
-
 
 def guarantee_lines(
     event: Event,
@@ -55,7 +49,7 @@ def guarantee_lines(
         f"ε = {round_up(server, 4):.4f} for the server and members of rosters, of a client asked for its data in "
         f"{participations} rounds (zero-out)",
         f"Unit: one client with all its data. δ = {delta:g}. Neighbours: {_NEIGHBOURS[event.adjacency]}.",
-        f"Sampling: {_SAMPLING[event.mode]}.",
+        f"Sampling: {event.mode} ({SAMPLINGS[event.mode].words}).",
     ]
     if shares is not None and event.roster is not None:
         lines.append(

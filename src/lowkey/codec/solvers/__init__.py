@@ -11,19 +11,13 @@ from __future__ import annotations
 from lowkey.codec.solvers.active_set import by_active_set
 from lowkey.codec.solvers.admm import by_admm
 from lowkey.codec.solvers.certificate import Certificate, certify
-from lowkey.codec.solvers.owlqn import by_owlqn
-from lowkey.codec.solvers.problem import Problem, Solution, Solver
-
-SOLVERS: dict[str, Solver] = {"active-set": by_active_set, "admm": by_admm, "owlqn": by_owlqn}
+from lowkey.codec.solvers.problem import Problem, Solution
 
 __all__ = [
-    "SOLVERS",
     "Certificate",
     "Problem",
     "Solution",
-    "Solver",
     "by_active_set",
     "by_admm",
-    "by_owlqn",
     "certify",
 ]

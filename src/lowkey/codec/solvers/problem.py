@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,9 +34,3 @@ class Solution:
 
     s: Floats = field(repr=False)
     iterations: int
-
-
-class Solver(Protocol):
-    """Solves until the duality gap, summed over blocks, is at most ``tolerance`` times the objective, or gives up."""
-
-    def __call__(self, problem: Problem, *, tolerance: float, max_iterations: int) -> Solution: ...

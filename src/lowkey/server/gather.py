@@ -1,4 +1,4 @@
-"""Momentum and error feedback in the compressed domain, the server of FL-CS."""
+"""From the mean of a round to an update: decode it as it is, or with what earlier rounds left over."""
 
 from __future__ import annotations
 
@@ -7,9 +7,27 @@ from dataclasses import dataclass
 import numpy as np
 
 from lowkey import checks
-from lowkey.protocols import Decoder, Operator
-from lowkey.server.state import ServerState, ServerStep
+from lowkey.protocols import Operator
+from lowkey.server.parts import Decode, Gathered, State
 from lowkey.types import FloatArray
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodeMean:
+    """The identity twin: the mean is decoded, and nothing is remembered."""
+
+    def init(self, operator: Operator) -> State:  # noqa: ARG002
+        return {}
+
+    def gather(
+        self,
+        state: State,  # noqa: ARG002
+        mean: FloatArray,
+        operator: Operator,  # noqa: ARG002
+        decode: Decode,
+        noise: float,
+    ) -> Gathered:
+        return Gathered(state={}, decoded=decode(mean, noise), noise=noise)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,36 +36,38 @@ class ErrorFeedback:
 
     Parameters
     ----------
-    rate : server rate η_G.
-    momentum : ρ in [0, 1).
+    rate : float
+        Server rate η_G.
+    momentum : float
+        ρ in [0, 1).
 
     References
     ----------
     Kerkouche et al. (2021), Alg. 3, lines 9-13; Rothchild et al. (2020), *FetchSGD*.
     """
 
-    rate: float = 1.0
+    rate: float = 0.35
     momentum: float = 0.9
 
     def __post_init__(self) -> None:
-        checks.positive("server.rate", self.rate)
-        checks.fraction("server.momentum", self.momentum, include_zero=True, include_one=False)
+        checks.positive("gather.rate", self.rate)
+        checks.fraction("gather.momentum", self.momentum, include_zero=True, include_one=False)
 
-    def init(self, operator: Operator) -> ServerState:
+    def init(self, operator: Operator) -> State:
         zeros = np.zeros(operator.num_measurements, np.float32)
         return {"momentum": zeros, "error": zeros, "noise": np.zeros(3, np.float32)}
 
-    def step(
-        self, state: ServerState, mean: FloatArray, operator: Operator, decoder: Decoder, noise: float = 0.0
-    ) -> ServerStep:
+    def gather(self, state: State, mean: FloatArray, operator: Operator, decode: Decode, noise: float) -> Gathered:
         u = np.float32(self.momentum) * state["momentum"] + mean  # line 9
         e = state["error"] + np.float32(self.rate) * u  # line 10
-        noise_of = self._noise(state["noise"], noise)
-        decoded = decoder.decode(operator, e, float(np.sqrt(noise_of[2])))  # line 11
+        variances = self._noise(state["noise"], noise)
+        noise_of_e = float(np.sqrt(variances[2]))
+        decoded = decode(e, noise_of_e)  # line 11
         e = e - operator.forward(decoded.update)  # line 12; a new array, since the update may share memory with e
-        return ServerStep(
-            state={"momentum": u, "error": e, "noise": noise_of},
+        return Gathered(
+            state={"momentum": u, "error": e, "noise": variances},
             decoded=decoded,
+            noise=noise_of_e,
             residual_norm=float(np.linalg.norm(e)),
         )
 

@@ -1,7 +1,4 @@
-"""Linear sensing operators: from a model vector of n coordinates to m measurements.
-
-Each is an exact pair ``forward`` (Θ) and ``adjoint`` (Θᵀ), built from public numbers only, so that client and server
-hold the same map. All arithmetic is float32; SciPy's transforms use as many threads as ``scipy.fft.set_workers`` says.
+"""The first coefficients of the DCT of every chunk of the shuffled update: the compression of FL-CS.
 
 References
 ----------
@@ -11,100 +8,61 @@ Kerkouche et al. (2021), *Compression Boosts Differentially Private Federated Le
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import scipy.fft
 from numpy.typing import NDArray
 
 from lowkey import checks
+from lowkey.codec.sizes import fast_length, measurements_for
 from lowkey.errors import InvalidInput
-from lowkey.rng import BitSource, permutation, random_signs, subset
+from lowkey.protocols import PublicNumbers
+from lowkey.rng import BitSource, PublicStream, permutation, random_signs
 from lowkey.types import FloatArray
 
-_GROUP = 2**21  # coordinates that a block operator works on at once
+_GROUP = 2**21  # coordinates that are worked on at once
+_FEW_BITS = 16  # a number of so few bits has no room for the spikes of a dense update
 
 
-def fast_length(length: int) -> int:
-    """Smallest length ≥ ``length`` whose prime factors are at most 13: a transform of it is cheap."""
-    while True:
-        rest = length
-        for prime in (2, 3, 5, 7, 11, 13):
-            while rest % prime == 0:
-                rest //= prime
-        if rest == 1:
-            return length
-        length += 1
+@dataclass(frozen=True, kw_only=True)
+class ChunkedDCT:
+    """Clients shuffle the update publicly, cut it into chunks, and send the lowest frequencies of each.
 
-
-def measurements_for(ratio: float, length: int) -> int:
-    """Number of measurements that a ratio in (0, 1] keeps of ``length`` coordinates, at least one."""
-    checks.fraction("codec.ratio", ratio)
-    return max(1, round(ratio * length))
-
-
-class Identity:
-    """Nothing is compressed: m = n. Returns its argument, never a copy."""
-
-    def __init__(self, num_coordinates: int) -> None:
-        checks.at_least("num_coordinates", num_coordinates, 1)
-        self.num_coordinates = self.num_measurements = num_coordinates
-
-    def forward(self, vector: FloatArray) -> FloatArray:
-        checks.vector_of("update", vector, self.num_coordinates)
-        return vector
-
-    def adjoint(self, measurements: FloatArray) -> FloatArray:
-        checks.vector_of("measurements", measurements, self.num_measurements)
-        return measurements
-
-
-class RandomSubset:
-    """Keeps m coordinates that a public source names; the adjoint scatters them and leaves the others zero."""
-
-    def __init__(self, num_coordinates: int, ratio: float, source: BitSource) -> None:
-        checks.at_least("num_coordinates", num_coordinates, 1)
-        self.num_coordinates = num_coordinates
-        self.num_measurements = measurements_for(ratio, num_coordinates)
-        self.kept = subset(source, num_coordinates, self.num_measurements)
-
-    def forward(self, vector: FloatArray) -> FloatArray:
-        checks.vector_of("update", vector, self.num_coordinates)
-        return np.take(vector, self.kept)
-
-    def adjoint(self, measurements: FloatArray) -> FloatArray:
-        checks.vector_of("measurements", measurements, self.num_measurements)
-        vector = np.zeros(self.num_coordinates, np.float32)
-        vector[self.kept] = measurements
-        return vector
-
-
-class LowPassDCT:
-    """First m coefficients of one orthonormal DCT-II over the whole vector in its natural order.
-
-    The vector is padded with zeros to a length whose transform is cheap: for the paper's network the exact length has
-    a large prime factor and costs more than ten times as much. The padding never reaches the model, and at ratio 1
-    the map is still inverted exactly by its adjoint.
+    Parameters
+    ----------
+    ratio : float
+        Coefficients that are sent over all coefficients, r, in (0, 1].
+    chunks : int
+        P, how many chunks there are.
+    signs : bool or None
+        Whether every coordinate's sign is flipped by a public coin before the DCT. None: only where numbers have 16
+        bits or fewer on the wire.
     """
 
-    def __init__(self, num_coordinates: int, ratio: float) -> None:
-        checks.at_least("num_coordinates", num_coordinates, 1)
-        self.num_coordinates = num_coordinates
-        self.padded_length = fast_length(num_coordinates)
-        self.num_measurements = measurements_for(ratio, self.padded_length)
+    ratio: float = 1.0
+    chunks: int = 200
+    signs: bool | None = None
+    changes_each_round: ClassVar[bool] = False
 
-    def forward(self, vector: FloatArray) -> FloatArray:
-        checks.vector_of("update", vector, self.num_coordinates)
-        coefficients: FloatArray = scipy.fft.dct(vector, n=self.padded_length, norm="ortho")
-        return coefficients[: self.num_measurements]
+    def __post_init__(self) -> None:
+        checks.fraction("codec.ratio", self.ratio)
+        checks.at_least("codec.chunks", self.chunks, 1)
 
-    def adjoint(self, measurements: FloatArray) -> FloatArray:
-        checks.vector_of("measurements", measurements, self.num_measurements)
-        vector: FloatArray = scipy.fft.idct(measurements, n=self.padded_length, norm="ortho")
-        return vector[: self.num_coordinates]
+    def operator(self, num_coordinates: int, public: PublicNumbers) -> ChunkedOperator:
+        flips = public.bits is not None and public.bits <= _FEW_BITS if self.signs is None else self.signs
+        return ChunkedOperator(
+            num_coordinates,
+            self.ratio,
+            self.chunks,
+            PublicStream(public.seed, "chunked-dct", 0),
+            PublicStream(public.seed, "chunked-dct", "signs") if flips else None,
+        )
 
 
-class ChunkedDCT:
+class ChunkedOperator:
     """First coefficients of the orthonormal DCT-II of each of P equal chunks of the publicly shuffled vector.
 
     Coordinates and zero padding are shuffled together over P chunks of one FFT-friendly length, so that every chunk

@@ -1,0 +1,128 @@
+"""Server optimisers: from the model and a decoded update to the next model.
+
+All of them are post-processing of released sums: they cost no privacy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lowkey import checks
+from lowkey.server.parts import State
+from lowkey.types import FloatArray
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plain:
+    """w ← w + rate · update; at the default rate federated averaging.
+
+    Parameters
+    ----------
+    rate : float
+        Server rate η.
+    """
+
+    rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        checks.positive("server.rate", self.rate)
+
+    def init(self, weights: FloatArray) -> State:  # noqa: ARG002
+        return {}
+
+    def apply(
+        self,
+        state: State,
+        weights: FloatArray,
+        update: FloatArray,
+        noise: float,  # noqa: ARG002
+    ) -> tuple[State, FloatArray]:
+        return state, weights + _scaled(update, self.rate)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Momentum:
+    """u ← momentum · u + update, w ← w + rate · u: heavy-ball momentum.
+
+    Parameters
+    ----------
+    rate : float
+        Server rate η.
+    momentum : float
+        ρ in [0, 1).
+    """
+
+    rate: float = 1.0
+    momentum: float = 0.9
+
+    def __post_init__(self) -> None:
+        checks.positive("server.rate", self.rate)
+        checks.fraction("server.momentum", self.momentum, include_zero=True, include_one=False)
+
+    def init(self, weights: FloatArray) -> State:
+        return {"momentum": np.zeros_like(weights)}
+
+    def apply(
+        self,
+        state: State,
+        weights: FloatArray,
+        update: FloatArray,
+        noise: float,  # noqa: ARG002
+    ) -> tuple[State, FloatArray]:
+        u = np.float32(self.momentum) * state["momentum"] + update
+        return {"momentum": u}, weights + _scaled(u, self.rate)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adam:
+    """Steps relative to the size of each coordinate's signal: the known noise is taken off its second moment.
+
+    w ← w + rate · m̂ / (√max(v̂ − n̂, 0) + floor), where m̂, v̂ and n̂ are averages, with their start corrected, of the
+    update, of its square, and of the variance of its noise.
+
+    Parameters
+    ----------
+    rate : float
+        Server rate η.
+    beta1, beta2 : float
+        Memory of the two moments, in [0, 1).
+    floor : float
+        Added to the denominator, above 0: coordinates whose signal is far below it move in proportion to it.
+
+    References
+    ----------
+    Reddi et al. (2021), *Adaptive Federated Optimization*, Algorithm 2 (FedAdam; their τ is ``floor``); Tang and
+    Lécuyer (2023), *DP-Adam: Correcting DP Bias in Adam's Second Moment Estimation*.
+    """
+
+    rate: float = 0.01
+    beta1: float = 0.9
+    beta2: float = 0.99
+    floor: float = 1e-3
+
+    def __post_init__(self) -> None:
+        checks.positive("server.rate", self.rate)
+        checks.fraction("server.beta1", self.beta1, include_zero=True, include_one=False)
+        checks.fraction("server.beta2", self.beta2, include_zero=True, include_one=False)
+        checks.positive("server.floor", self.floor)
+
+    def init(self, weights: FloatArray) -> State:
+        return {"first": np.zeros_like(weights), "second": np.zeros_like(weights), "noise": np.zeros(2, np.float32)}
+
+    def apply(
+        self, state: State, weights: FloatArray, update: FloatArray, noise: float
+    ) -> tuple[State, FloatArray]:
+        b1, b2 = np.float32(self.beta1), np.float32(self.beta2)
+        steps, variance = state["noise"][0] + 1, b2 * state["noise"][1] + (1 - b2) * np.float32(noise) ** 2
+        first = b1 * state["first"] + (1 - b1) * update
+        second = b2 * state["second"] + (1 - b2) * np.square(update)
+        signal = np.maximum(second - variance, 0) / (1 - b2**steps)
+        step = first / (1 - b1**steps) / (np.sqrt(signal) + np.float32(self.floor))
+        after: State = {"first": first, "second": second, "noise": np.array([steps, variance], np.float32)}
+        return after, weights + _scaled(step, self.rate)
+
+
+def _scaled(vector: FloatArray, rate: float) -> FloatArray:
+    return vector if rate == 1.0 else np.float32(rate) * vector
