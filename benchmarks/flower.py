@@ -25,9 +25,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from lowkey.cli.run import load_config
+from lowkey.deployment import follow, free_ports, local_federation
 from lowkey.experiments.build import build
-from lowkey.flower.local import follow, local_federation
-from lowkey.flower.processes import free_ports
 from lowkey.rng import generator
 
 SETTINGS = ["data.source=bundled", "deployment.train_seconds=600", "privacy.max_contributions=1000"]

@@ -25,11 +25,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "data": LEAVES,
     "experiments": LEAVES | {"codec", "privacy", "secagg", "server", "federation", "learning", "data"},
 }
-MAY_IMPORT["simulation"] = MAY_IMPORT["flower"] = MAY_IMPORT["report"] = MAY_IMPORT["experiments"] | {"experiments"}
-MAY_IMPORT["cli"] = MAY_IMPORT["experiments"] | {"experiments", "simulation", "flower", "report"}
+MAY_IMPORT["simulation"] = MAY_IMPORT["deployment"] = MAY_IMPORT["report"] = MAY_IMPORT["experiments"] | {"experiments"}
+MAY_IMPORT["flower"] = MAY_IMPORT["deployment"] | {"deployment"}
+MAY_IMPORT["cli"] = MAY_IMPORT["flower"] | {"simulation", "flower", "report"}
 HOMES = {
     "torch": {"learning"},
-    "flwr": {"flower"},
+    "flwr": {"flower", "deployment"},
     "matplotlib": {"report"},
     "typer": {"cli"},
     "rich": {"cli"},
@@ -93,9 +94,10 @@ HELP = (
     ("code", "heavy"),
     [
         (CORE, {"torch", "matplotlib", "typer", "pydantic", "polars", "sklearn"}),
+        ("import lowkey.deployment, lowkey.flower", {"flwr", "torch", "numpy", "cryptography", "pydantic"}),
         (HELP, {"torch", "matplotlib", "scipy", "dp_accounting", "pydantic", "polars", "sklearn"}),
     ],
-    ids=["everything up to federation", "help"],
+    ids=["everything up to federation", "deployment", "help"],
 )
 def test_what_is_not_needed_is_not_imported(code: str, heavy: set[str]) -> None:
     check = f"{code}; import sys; found = {heavy!r} & set(sys.modules); assert not found, found"

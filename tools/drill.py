@@ -21,9 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lowkey.cli.run import load_config
+from lowkey.deployment import LocalFederation, Processes, local_federation, prepare
 from lowkey.experiments import RunDirectory
-from lowkey.flower.local import LocalFederation, local_federation, prepare
-from lowkey.flower.processes import Processes
 from lowkey.privacy import ClientLedger, Ledger
 
 NODES = 4

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from lowkey.cli.run import load_config
+from lowkey.deployment import run_locally
 from lowkey.experiments import RunDirectory
 from lowkey.experiments.checkpoints import unpack
-from lowkey.flower.local import run_locally
 from lowkey.flower.node import REPLAY_VARIABLE
 from lowkey.privacy import Ledger
 from lowkey.rng import ReplaySecrets

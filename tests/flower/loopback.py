@@ -14,9 +14,9 @@ from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
 from lowkey.cli.run import load_config
+from lowkey.deployment import prepare
 from lowkey.experiments import Config
 from lowkey.flower import client_app
-from lowkey.flower.local import prepare
 from lowkey.flower.server import serve
 
 RUN = 17

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from lowkey.cli.run import load_config
+from lowkey.deployment import prepare
+from lowkey.deployment.local import QUIET
+from lowkey.deployment.processes import Processes, free_ports, wait_for_port
 from lowkey.experiments.checkpoints import unpack
-from lowkey.flower.local import QUIET, prepare
 from lowkey.flower.node import REPLAY_VARIABLE
-from lowkey.flower.processes import Processes, free_ports, wait_for_port
 from lowkey.rng import ReplaySecrets
 from lowkey.simulation import run_experiment
 from tests.flower.loopback import PRIVATE

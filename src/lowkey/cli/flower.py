@@ -18,7 +18,7 @@ Home = Annotated[Path, typer.Argument(help="Directory of the node's keys, such a
 @app.command()
 def new(directory: Annotated[Path, typer.Argument(help="Directory to make; its name becomes the app's.")]) -> None:
     """Write a small app to edit: a model, a loader of local data, and the settings all agree on."""
-    from lowkey.flower.apps import new_app
+    from lowkey.deployment import new_app
 
     new_app(directory)
     package = directory.resolve().name.replace("-", "_")
@@ -34,8 +34,7 @@ def identity(
     name: Annotated[str, typer.Option(help="Name of this client, for people.")] = "",
 ) -> None:
     """Make the keys of a node: one by which it signs in the protocol, one by which it logs in at the server."""
-    from lowkey.flower.certificates import new_node_key
-    from lowkey.flower.enrolment import new_identity
+    from lowkey.deployment import new_identity, new_node_key
 
     new_identity(home, client, name)
     new_node_key(home / "node.key")
@@ -51,7 +50,7 @@ def enrol(
     out: Annotated[Path, typer.Option(help="List to write.")] = Path("enrolled.toml"),
 ) -> None:
     """Make the list of all clients; everybody should do so by themselves and compare fingerprints."""
-    from lowkey.flower.enrolment import fingerprint, read_enrolment, write_enrolment
+    from lowkey.deployment import fingerprint, read_enrolment, write_enrolment
 
     write_enrolment(out, [entry for path in identities for entry in read_enrolment(path)])
     clients = read_enrolment(out)
@@ -65,8 +64,7 @@ def show_fingerprint(
     path: Annotated[Path, typer.Argument(help="A list of clients (enrolled.toml) or the directory of an app.")],
 ) -> None:
     """What people compare by telephone before they trust a list of clients or an app."""
-    from lowkey.flower.apps import app_hash
-    from lowkey.flower.enrolment import fingerprint, read_enrolment
+    from lowkey.deployment import app_hash, fingerprint, read_enrolment
 
     typer.echo(app_hash(path) if path.is_dir() else fingerprint(read_enrolment(path)))
 
@@ -78,9 +76,8 @@ def approve(
     home: Annotated[Path, typer.Option(help="Directory of the node's keys.")],
 ) -> None:
     """Let this node run an app; with the guard in its PATH it runs no other. Again after an upgrade of Flower."""
-    from lowkey.flower.apps import app_hash
-    from lowkey.flower.guard import approve as approve_app
-    from lowkey.flower.guard import write_guard
+    from lowkey.deployment import app_hash, write_guard
+    from lowkey.deployment import approve as approve_app
 
     digest, approved = app_hash(directory), home / "approved.txt"
     approve_app(approved, digest, directory.resolve().name)
@@ -96,7 +93,7 @@ def certificates(
     host: Annotated[list[str], typer.Option(help="Name or address of the server, as nodes see it; may be repeated.")],
 ) -> None:
     """Make a certificate authority and the server's certificate, for consortia that have none."""
-    from lowkey.flower.certificates import new_certificates
+    from lowkey.deployment import new_certificates
 
     new_certificates(directory, host)
     typer.echo(f"secret  {directory / 'server.key'}   stays on the server")

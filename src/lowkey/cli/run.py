@@ -90,7 +90,7 @@ def load_config(source: str | Config, changes: Sequence[str] = (), *, nodes: int
     table = find(source) if isinstance(source, str) else source.model_dump(mode="json", exclude_none=True)
     config = parse(override(table, changes))
     if nodes is not None:
-        from lowkey.flower.local import for_nodes
+        from lowkey.deployment import for_nodes
 
         config = for_nodes(config, nodes)
     return config.resolve()
@@ -126,7 +126,7 @@ def deploy(
 
     if tracker is not None:
         raise ConfigError("--track works with simulations; a deployed run writes metrics.jsonl and the report reads it")
-    from lowkey.flower.local import run_locally
+    from lowkey.deployment import run_locally
 
     with RunProgress(int(config.federation.rounds), quiet=quiet) as progress:
         try:

@@ -1,4 +1,4 @@
-"""Deployment on Flower: real nodes answer the requests that a simulation answers in one process. Knows ``flwr``."""
+"""What speaks Flower: real nodes answer the requests that a simulation answers in one process. Knows ``flwr``."""
 
 from __future__ import annotations
 

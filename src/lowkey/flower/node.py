@@ -19,11 +19,11 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import Mod
 
+from lowkey.deployment import LIST_FILE, OwnKeys, directory_of, read_enrolment, read_identity
 from lowkey.errors import ConfigError, InvalidInput, LowkeyError
 from lowkey.experiments import Config, parse, read
 from lowkey.experiments.schemes import scheme_of
 from lowkey.federation import Client, ClientState, Scheme
-from lowkey.flower.enrolment import LIST_FILE, OwnKeys, directory_of, read_enrolment, read_identity
 from lowkey.flower.nodes import Greeting, sign_introduction
 from lowkey.flower.tasks import NodeConfig, client_of, load_task
 from lowkey.flower.wire import VectorFormat, read_request, write_reply

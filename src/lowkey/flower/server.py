@@ -12,12 +12,12 @@ from pathlib import Path
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
+from lowkey.deployment import directory_of, read_enrolment
 from lowkey.errors import ConfigError, LowkeyError
 from lowkey.experiments import Config, RunDirectory
 from lowkey.experiments.play import Runtime, ServerParts, play
 from lowkey.experiments.store import FAILURE_FILE
 from lowkey.federation import RoundRecord
-from lowkey.flower.enrolment import directory_of, read_enrolment
 from lowkey.flower.grid import GridAsk
 from lowkey.flower.node import load_config, secrets_from_environment, settings_digest
 from lowkey.flower.nodes import Nodes

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from lowkey.cli.run import load_config
+from lowkey.deployment.running import run_locally
 from lowkey.experiments import RunDirectory
 from lowkey.experiments.checkpoints import unpack
-from lowkey.flower.local import run_locally
 from lowkey.flower.node import REPLAY_VARIABLE
 from lowkey.rng import ReplaySecrets
 from lowkey.simulation import run_experiment

@@ -8,8 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from lowkey.errors import ConfigError
-from lowkey.flower.enrolment import (
+from lowkey.deployment.enrolment import (
     Enrolled,
     OwnKeys,
     directory_of,
@@ -20,6 +19,7 @@ from lowkey.flower.enrolment import (
     write_enrolment,
     write_secret,
 )
+from lowkey.errors import ConfigError
 from lowkey.secagg.keys import is_signed_by
 
 KEY = "A" * 43 + "="  # 32 bytes

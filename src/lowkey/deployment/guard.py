@@ -3,7 +3,7 @@
 Flower ships an app from the server to the nodes and runs it there: whoever commands the server could ship another one,
 or one of another kind. The guard is a directory of programs that stand in for Flower's own. The one for clients' apps
 looks up the digest of what was shipped in a list of the node's own before anything is unpacked, and then runs what it
-has just unpacked, in a fork of the node's standby (:mod:`lowkey.flower.warm`); those for other kinds of apps refuse.
+has just unpacked, in a fork of the standby (:mod:`lowkey.deployment.warm`); those for other kinds of apps refuse.
 
 Guarantees
 ----------
@@ -139,7 +139,7 @@ def _skip_package(name: str, place: Path) -> None:
 
 
 if __name__ == "__main__":
-    from lowkey.flower.warm import hand_over
+    from lowkey.deployment.warm import hand_over
 
     code = hand_over(Path(os.environ.get("FLWR_HOME", Path.home() / ".flwr")) / "standby", sys.argv[1:])
     if code is None:

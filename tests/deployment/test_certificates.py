@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 
+from lowkey.deployment.certificates import new_certificates, new_node_key
 from lowkey.errors import ConfigError
-from lowkey.flower.certificates import new_certificates, new_node_key
 
 
 def handshake(server: Path, authority: Path, name: str) -> None:

@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from lowkey.flower.processes import Processes, free_ports, wait_for_port
+from lowkey.deployment.processes import Processes, free_ports, wait_for_port
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(100)"]
 

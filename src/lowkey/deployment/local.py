@@ -8,38 +8,22 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lowkey.errors import ConfigError, RunError
-from lowkey.experiments import Config, RunDirectory
-from lowkey.experiments.store import FAILURE_FILE
-from lowkey.flower.apps import app_hash, preset_app
-from lowkey.flower.certificates import new_certificates, new_node_key
-from lowkey.flower.enrolment import (
-    LIST_FILE,
-    SECRET_FILE,
-    Enrolled,
-    new_identity,
-    read_enrolment,
-    write_enrolment,
-    write_secret,
-)
-from lowkey.flower.guard import approve, write_guard
-from lowkey.flower.processes import Processes, free_ports, wait_for_port
+from lowkey.deployment.enrolment import LIST_FILE
+from lowkey.deployment.preparation import prepare
+from lowkey.deployment.processes import Processes, free_ports, wait_for_port
+from lowkey.errors import RunError
+from lowkey.experiments import Config
 
 _CONNECTION = "local"
 _START_SECONDS = 90.0
-_LOOK_SECONDS = 0.5
-_STATUS_SECONDS = 20.0
-_REVIVE_SECONDS = 5.0  # a node that was killed is refused until its old session has expired
 QUIET = {  # nothing here may reach out: no telemetry, no update check, no installation
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -47,31 +31,12 @@ QUIET = {  # nothing here may reach out: no telemetry, no update check, no insta
     "RAY_USAGE_STATS_ENABLED": "0",
     "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.25",
 }
-
-
 _FLWR_COMMANDS = """
 import json, sys
 from flwr.cli.app import app
 for command in json.loads(sys.argv[1]):
     app(command, standalone_mode=False)
 """
-
-
-def for_nodes(config: Config, nodes: int) -> Config:
-    """The same settings with one client per node: its share of the data, and a cohort of no more than all of them.
-
-    To be resolved afterwards, since noise and rounds that reach an ε depend on the number of clients.
-    """
-    if nodes < 1:
-        raise ConfigError(f"--nodes is {nodes}; at least 1 is needed")
-    federation = config.federation.model_copy(update={"cohort": min(config.federation.cohort, nodes)})
-    changed: dict[str, Any] = {"data": config.data.model_copy(update={"clients": nodes}), "federation": federation}
-    if config.privacy is not None:
-        if nodes < 3:
-            raise ConfigError(f"--nodes is {nodes}; secure aggregation hides nothing among fewer than 3 clients")
-        fresh = {"secagg": "masked", "sampling": None, "roster": None}
-        changed["privacy"] = config.privacy.model_copy(update=fresh)
-    return config.model_copy(update=changed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,86 +165,6 @@ def local_federation(
         for client in range(clients):
             federation.start_node(client, **environment)
         yield federation
-
-
-def run_locally(
-    config: Config,
-    out: Path,
-    *,
-    resume: bool = False,
-    observe: Callable[[Mapping[str, Any]], None] = lambda _metrics: None,
-    say: Callable[[str], None] = lambda _text: None,
-    environment: Mapping[str, str] = {},
-) -> dict[str, Any]:
-    """Play ``config`` on a federation of real nodes on this machine; everything is kept in ``out``.
-
-    Parameters
-    ----------
-    config : from :func:`for_nodes`.
-    out : run directory, as of a simulation; new, or with ``resume`` an existing one.
-    observe : called with each line of metrics.jsonl.
-    say : told what is going on before the first round.
-    environment : additions for the server's app and all nodes.
-    """
-    if resume:
-        RunDirectory.open(out)
-    else:
-        RunDirectory.require_new(out)
-    (out / "result.json").unlink(missing_ok=True)
-    home = out.with_name(f"{out.name}.flower")
-    with local_federation(config, home, say=say, environment=environment) as federation:
-        run = federation.submit(out)
-        say("waiting for the nodes")
-        return follow(federation, run, out, observe)
-
-
-def follow(
-    federation: LocalFederation, run: str, out: Path, observe: Callable[[Mapping[str, Any]], None]
-) -> dict[str, Any]:
-    """Watch a run until it has a result; its files say how it ended, and Flower's status when they do not."""
-    shown, looked, revived = 0, time.monotonic(), time.monotonic()
-    while True:
-        for metrics in (RunDirectory.open(out).metrics() if (out / "config.toml").is_file() else [])[shown:]:
-            shown += 1
-            observe(metrics)
-        if (out / "result.json").exists():
-            result: dict[str, Any] = json.loads((out / "result.json").read_text(encoding="utf-8"))
-            return result
-        if (out / FAILURE_FILE).exists():
-            raise RunError(json.loads((out / FAILURE_FILE).read_text(encoding="utf-8"))["error"])
-        if time.monotonic() - revived > _REVIVE_SECONDS:
-            revived = time.monotonic()
-            federation.processes.revive("node-")
-        if time.monotonic() - looked > _STATUS_SECONDS:
-            looked = time.monotonic()
-            if (status := federation.status(run)).startswith("finished") and not (out / "result.json").exists():
-                raise RunError(f"the run ended as '{status}'; see {federation.save_log(run)}")
-        time.sleep(_LOOK_SECONDS)
-
-
-def prepare(home: Path, config: Config) -> None:
-    """Keys, enrolment and app; what is there already stays, as clients keep their keys."""
-    home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if not (home / "tls/ca.crt").exists():
-        new_certificates(home / "tls", ["localhost", "127.0.0.1"])
-        write_secret(home / "tls/superexec.secret", secrets.token_bytes(32))
-    nodes = [home / "nodes" / f"{client:04d}" for client in range(config.data.clients)]
-    enrolled: list[Enrolled] = []
-    for client, node in enumerate(nodes):
-        if not (node / SECRET_FILE).exists():
-            new_identity(node, client, f"node {client}")
-            new_node_key(node / "node.key")
-        enrolled += read_enrolment(node / "identity.toml")
-    for place in (home, *nodes):
-        write_enrolment(place / LIST_FILE, enrolled)
-    if not (home / "app").exists():
-        preset_app(home / "app", config)
-    else:
-        (home / "app/preset/lowkey.toml").write_text(config.to_toml(), encoding="utf-8")
-    digest = app_hash(home / "app")
-    for node in nodes:
-        approve(node / "approved.txt", digest, config.name)
-        write_guard(node / "guard", node / "approved.txt")
 
 
 def _write_connection(federation: LocalFederation) -> None:

@@ -14,9 +14,9 @@ import pytest
 from flwr.cli.build import build_fab_from_disk
 from flwr.supercore.constant import TASK_TYPE_TO_COMMAND
 
+from lowkey.deployment.apps import app_hash, new_app
+from lowkey.deployment.guard import PROGRAM, approve, bundle_digest, guard, require_approved, write_guard
 from lowkey.errors import ConfigError, PolicyRefused
-from lowkey.flower.apps import app_hash, new_app
-from lowkey.flower.guard import PROGRAM, approve, bundle_digest, guard, require_approved, write_guard
 
 
 def bundle(*files: tuple[str, str], compression: int = zipfile.ZIP_DEFLATED) -> bytes:

@@ -8,11 +8,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from lowkey.flower.guard import write_guard
+from lowkey.deployment import warm
+from lowkey.deployment.guard import write_guard
 
 
 @pytest.fixture
@@ -59,7 +61,7 @@ def test_a_dead_standby_is_replaced(guard: Path) -> None:
     call(guard, "--help")
     assert wait_for(socket.exists)
     running = subprocess.run(
-        ["pgrep", "-f", f"lowkey.flower.warm {socket}"], capture_output=True, text=True, check=True
+        ["pgrep", "-f", f"lowkey.deployment.warm {socket}"], capture_output=True, text=True, check=True
     )
     subprocess.run(["kill", "-9", *running.stdout.split()], check=True)
     time.sleep(0.2)
@@ -69,6 +71,11 @@ def test_a_dead_standby_is_replaced(guard: Path) -> None:
 
 def test_the_program_of_the_guard_starts_quickly() -> None:
     heavy = "{'flwr', 'numpy', 'torch', 'pydantic'}"
-    code = f"import lowkey.flower.guard, lowkey.flower.warm, sys; print(sorted({heavy} & set(sys.modules)))"
+    code = f"import lowkey.deployment.guard, lowkey.deployment.warm, sys; print(sorted({heavy} & set(sys.modules)))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", [*warm._NEEDED, *warm._WITH_TORCH])
+def test_what_the_standby_imports_by_name_exists(name: str) -> None:
+    assert find_spec(name) is not None

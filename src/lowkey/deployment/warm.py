@@ -18,8 +18,11 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 
+_NEEDED = ("lowkey.flower.node",)  # by name: this room imports nothing of that one
+_WITH_TORCH = ("lowkey.experiments.build",)  # without PyTorch, an app brings another trainer
 _LOOK_SECONDS = 2.0
 _MOST_BYTES = 1 << 20
 
@@ -50,11 +53,13 @@ def _start(place: Path, arguments: Sequence[str]) -> None:
 
 def stand_by(place: Path, executor: int) -> None:
     """Serve jobs until the executor that sends them is gone."""
-    import lowkey.flower.guard as guard
-    import lowkey.flower.node
+    import lowkey.deployment.guard as guard
 
-    with contextlib.suppress(ModuleNotFoundError):  # without PyTorch, an app brings another trainer
-        import lowkey.experiments.build  # noqa: F401
+    for name in _NEEDED:
+        import_module(name)
+    for name in _WITH_TORCH:
+        with contextlib.suppress(ModuleNotFoundError):
+            import_module(name)
     guard.import_flower()
     mask = os.umask(0o177)
     with socket.socket(socket.AF_UNIX) as listener:
@@ -75,7 +80,7 @@ def stand_by(place: Path, executor: int) -> None:
 
 def _work(connection: socket.socket) -> None:
     """In the fork: do one job as if it had been started afresh."""
-    import lowkey.flower.guard as guard
+    import lowkey.deployment.guard as guard
 
     code = 1
     try:

@@ -1,7 +1,7 @@
 """Keys of the transport: a small certificate authority, the server's certificate, and keys by which nodes log in.
 
 For trials and for consortia without an authority of their own. They protect the links; the keys by which clients sign
-are in :mod:`lowkey.flower.enrolment`.
+are in :mod:`lowkey.deployment.enrolment`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from lowkey.deployment.enrolment import write_secret
 from lowkey.durable import replace_file
 from lowkey.errors import ConfigError
-from lowkey.flower.enrolment import write_secret
 
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 _DAYS = 825  # the longest that common TLS clients accept

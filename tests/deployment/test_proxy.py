@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from lowkey.flower.certificates import new_certificates, new_node_key
-from lowkey.flower.enrolment import write_secret
-from lowkey.flower.local import LocalFederation
-from lowkey.flower.processes import Processes, free_ports, wait_for_port
+from lowkey.deployment.certificates import new_certificates, new_node_key
+from lowkey.deployment.enrolment import write_secret
+from lowkey.deployment.local import LocalFederation
+from lowkey.deployment.processes import Processes, free_ports, wait_for_port
 
 CONF = Path(__file__).parents[2] / "deploy/nginx.conf"
 NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")

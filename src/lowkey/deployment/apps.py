@@ -9,10 +9,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from string import Template
 
+from lowkey.deployment.guard import bundle_digest
 from lowkey.durable import replace_file
 from lowkey.errors import ConfigError
 from lowkey.experiments import Config
-from lowkey.flower.guard import bundle_digest
 
 _NAME = re.compile(r"[a-z][a-z0-9-]*")
 
@@ -57,7 +57,7 @@ def _write(directory: Path, name: str, description: str, *, own_task: bool) -> s
         "task": f', task="{package}.task"' if own_task else "",
     }
     (directory / package).mkdir(parents=True)
-    for template in resources.files("lowkey.flower").joinpath("template").iterdir():
+    for template in resources.files("lowkey.deployment").joinpath("template").iterdir():
         file = template.name.removesuffix(".tmpl")
         if not own_task and file in ("task.py", "lowkey.toml", "README.md"):
             continue

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 
+from lowkey.deployment.apps import app_hash, new_app, preset_app
 from lowkey.errors import ConfigError
-from lowkey.federation import RoundRecord, RunState
-from lowkey.federation.records import RoundOutcome
-from lowkey.flower.apps import app_hash, new_app, preset_app
 from lowkey.flower.node import load_config
-from lowkey.flower.server import log_round
 from tests.conftest import tiny_config
 
 
@@ -30,18 +25,6 @@ def test_a_new_app_is_complete_and_its_settings_are_sound(tmp_path: Path) -> Non
     assert config.name == "three-hospitals"
     assert config.privacy is not None
     assert config.privacy.secagg == "masked"
-
-
-def test_the_servers_log_has_numbers_and_no_tables(caplog: pytest.LogCaptureFixture) -> None:
-    state = RunState(round=4, weights=np.zeros(1, np.float32), server={})
-    outcome = RoundOutcome(
-        state=state, bytes_up_per_client=8, bytes_down_per_client=8, survivors=2, update_norm=1.0, residual_norm=0.0,
-        nonzeros=1, relative_gap=0.0, iterations=0, stopped="exact", regularisation=0.0, median_norm=None,
-    )  # fmt: skip
-    evaluation = {"auroc": 0.75, "calibration": [[0.5, 0.25, 0.25, 4]]}
-    with caplog.at_level(logging.INFO):
-        log_round(RoundRecord(outcome=outcome, evaluation=evaluation, epsilon=None, server_epsilon=None, seconds={}))
-    assert "round 4: auroc 0.7500, up 8 bytes" in caplog.text
 
 
 def test_an_app_of_a_preset_carries_its_settings(tmp_path: Path) -> None:

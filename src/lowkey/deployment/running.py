@@ -1,0 +1,73 @@
+"""Playing a run on a federation on this machine, and following it by the files that it leaves."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from lowkey.deployment.local import LocalFederation, local_federation
+from lowkey.errors import RunError
+from lowkey.experiments import Config, RunDirectory
+from lowkey.experiments.store import FAILURE_FILE
+
+_LOOK_SECONDS = 0.5
+_STATUS_SECONDS = 20.0
+_REVIVE_SECONDS = 5.0  # a node that was killed is refused until its old session has expired
+
+
+def run_locally(
+    config: Config,
+    out: Path,
+    *,
+    resume: bool = False,
+    observe: Callable[[Mapping[str, Any]], None] = lambda _metrics: None,
+    say: Callable[[str], None] = lambda _text: None,
+    environment: Mapping[str, str] = {},
+) -> dict[str, Any]:
+    """Play ``config`` on a federation of real nodes on this machine; everything is kept in ``out``.
+
+    Parameters
+    ----------
+    config : from :func:`lowkey.deployment.for_nodes`.
+    out : run directory, as of a simulation; new, or with ``resume`` an existing one.
+    observe : called with each line of metrics.jsonl.
+    say : told what is going on before the first round.
+    environment : additions for the server's app and all nodes.
+    """
+    if resume:
+        RunDirectory.open(out)
+    else:
+        RunDirectory.require_new(out)
+    (out / "result.json").unlink(missing_ok=True)
+    home = out.with_name(f"{out.name}.flower")
+    with local_federation(config, home, say=say, environment=environment) as federation:
+        run = federation.submit(out)
+        say("waiting for the nodes")
+        return follow(federation, run, out, observe)
+
+
+def follow(
+    federation: LocalFederation, run: str, out: Path, observe: Callable[[Mapping[str, Any]], None]
+) -> dict[str, Any]:
+    """Watch a run until it has a result; its files say how it ended, and Flower's status when they do not."""
+    shown, looked, revived = 0, time.monotonic(), time.monotonic()
+    while True:
+        for metrics in (RunDirectory.open(out).metrics() if (out / "config.toml").is_file() else [])[shown:]:
+            shown += 1
+            observe(metrics)
+        if (out / "result.json").exists():
+            result: dict[str, Any] = json.loads((out / "result.json").read_text(encoding="utf-8"))
+            return result
+        if (out / FAILURE_FILE).exists():
+            raise RunError(json.loads((out / FAILURE_FILE).read_text(encoding="utf-8"))["error"])
+        if time.monotonic() - revived > _REVIVE_SECONDS:
+            revived = time.monotonic()
+            federation.processes.revive("node-")
+        if time.monotonic() - looked > _STATUS_SECONDS:
+            looked = time.monotonic()
+            if (status := federation.status(run)).startswith("finished") and not (out / "result.json").exists():
+                raise RunError(f"the run ended as '{status}'; see {federation.save_log(run)}")
+        time.sleep(_LOOK_SECONDS)
