@@ -18,41 +18,53 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from lowkey.cli.run import load_config
 from lowkey.deployment import run_locally
-from lowkey.experiments import RunDirectory
+from lowkey.experiments import RunDirectory, load_config
 from lowkey.experiments.checkpoints import unpack
 from lowkey.flower.node import REPLAY_VARIABLE
 from lowkey.privacy import Ledger
 from lowkey.rng import ReplaySecrets
-from lowkey.simulation import run_experiment
+from lowkey.simulation import run
 
-IMAGES = ["data.clients=400", "model.filters=[2, 4]", "model.hidden=8", "federation.cohort=8", "runtime.workers=0"]
+IMAGES = [
+    "federation.clients=400",
+    "model.filters=[2, 4]",
+    "model.hidden=8",
+    "federation.cohort=8",
+    "runtime.workers=0",
+]
 HOSPITALS = [
-    "data.hospital.scale=0.001", "data.clients=5", "model.hidden=4", "federation.cohort=3", "federation.rounds=3",
+    "data.scale=0.001", "federation.clients=5", "model.hidden=4", "federation.cohort=3", "schedule.rounds=3",
     "runtime.workers=0",
 ]  # fmt: skip
 CHUNKS = ["codec.chunks=3", "codec.ratio=0.1"]
-NOISE = ["privacy.noise_multiplier=1.0", "privacy.target_epsilon=1000.0", "federation.rounds=4"]
-NODES = [*IMAGES, "data.source=bundled", "federation.rounds=1"]
+NOISE = ["privacy.noise_multiplier=1.0", "privacy.epsilon=1000.0", "schedule.rounds=4"]
+NODES = [*IMAGES, "data.source=bundled", "schedule.rounds=1"]
 
 CASES: dict[str, tuple[str, list[str]]] = {
-    "fl-std": ("demo/fl-std", [*IMAGES, "federation.rounds=4"]),
+    "fl-std": ("demo/fl-std", [*IMAGES, "schedule.rounds=4"]),
     "fl-std, momentum, skewed": (
         "demo/fl-std",
-        [*IMAGES, "federation.rounds=3", "server.momentum=0.9", "server.rate=0.5", "data.partition=dirichlet"],
+        [*IMAGES, "schedule.rounds=3", "server.optimiser=momentum", "server.rate=0.5", "data.division=dirichlet"],
     ),
-    "fl-rnd": ("demo/fl-std", [*IMAGES, "federation.rounds=3", "federation.scheme=fl-rnd", "codec.ratio=0.1"]),
+    "fl-rnd": ("demo/fl-std", [*IMAGES, "schedule.rounds=3", "federation.scheme=fl-rnd", "codec.ratio=0.1"]),
     "fl-rnd, momentum": (
         "demo/fl-std",
-        [*IMAGES, "federation.rounds=3", "federation.scheme=fl-rnd", "codec.ratio=0.1", "server.momentum=0.5"],
+        [
+            *IMAGES,
+            "schedule.rounds=3",
+            "federation.scheme=fl-rnd",
+            "codec.ratio=0.1",
+            "server.optimiser=momentum",
+            "server.momentum=0.5",
+        ],
     ),
-    "fl-freq": ("demo/fl-std", [*IMAGES, "federation.rounds=3", "federation.scheme=fl-freq", "codec.ratio=0.1"]),
-    "fl-cs": ("demo/fl-cs", [*IMAGES, *CHUNKS, "federation.rounds=4"]),
-    "fl-cs, lasso": ("demo/fl-cs", [*IMAGES, *CHUNKS, "federation.rounds=3", "decoder.kind=lasso"]),
+    "fl-freq": ("demo/fl-std", [*IMAGES, "schedule.rounds=3", "federation.scheme=fl-freq", "codec.ratio=0.1"]),
+    "fl-cs": ("demo/fl-cs", [*IMAGES, *CHUNKS, "schedule.rounds=4"]),
+    "fl-cs, lasso": ("demo/fl-cs", [*IMAGES, *CHUNKS, "schedule.rounds=3", "decoder.kind=lasso"]),
     "fl-cs, adjoint, signs": (
         "demo/fl-cs",
-        [*IMAGES, *CHUNKS, "federation.rounds=3", "decoder.kind=adjoint", "codec.signs=true"],
+        [*IMAGES, *CHUNKS, "schedule.rounds=3", "decoder.kind=adjoint", "codec.signs=true"],
     ),
     "mortality, fl-std": ("hospital/synthetic/fl-std", HOSPITALS),
     "mortality, fl-cs": ("hospital/synthetic/fl-cs-r0.2", [*HOSPITALS, "codec.chunks=3"]),
@@ -70,7 +82,7 @@ CASES: dict[str, tuple[str, list[str]]] = {
         [*IMAGES, *CHUNKS, *NOISE, "privacy.sampling=secret_poisson", "privacy.roster=40"],
     ),
     "fl-cs-dp, fixed": ("demo/fl-cs-dp", [*IMAGES, *CHUNKS, *NOISE, "privacy.sampling=fixed"]),
-    "fl-cs-dp, masked": ("demo/fl-cs-dp", [*IMAGES, *CHUNKS, *NOISE, "privacy.secagg=masked"]),
+    "fl-cs-dp, masked": ("demo/fl-cs-dp", [*IMAGES, *CHUNKS, *NOISE, "privacy.aggregation=masked"]),
     "mortality, fl-cs-dp": (
         "hospital/synthetic/fl-cs-dp-r0.2",
         [*HOSPITALS, "codec.chunks=3", "privacy.clip_norm=0.1"],
@@ -88,14 +100,14 @@ _TRAFFIC = ("protocol_bytes", "transport_bytes")
 
 def fingerprint(path: Path) -> dict[str, Any]:
     """What a finished run has left in its directory, without names and times that differ from run to run."""
-    run = RunDirectory.open(path)
     state = unpack(max(path.glob("checkpoint-*.safetensors"))).state
+    server = {**state.gathered, **state.optimiser, **state.average}
     ledger = path / "ledger.jsonl"
     entries = Ledger.read(ledger).entries if ledger.exists() else ()
     return {
         "model": hashlib.sha256(state.weights.tobytes()).hexdigest(),
-        "server": {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in sorted(state.server.items())},
-        "metrics": [_without_times(line) for line in run.metrics()],
+        "server": {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in sorted(server.items())},
+        "metrics": [_without_times(line) for line in RunDirectory.open(path).metrics()],
         "ledger": [[e.round, e.attempt, e.state, e.event.to_json()] for e in entries],
     }
 
@@ -110,7 +122,7 @@ def play(*, flower: bool) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         for number, (case, (preset, changes)) in enumerate(CASES.items()):
-            run_experiment(load_config(preset, changes), directory / str(number), secrets=ReplaySecrets(7))
+            run(load_config(preset, changes), directory / str(number), secrets=ReplaySecrets(7))
             found[case] = fingerprint(directory / str(number))
             print(f"{case:28} {found[case]['model'][:16]}", file=sys.stderr)
         for case, (preset, changes) in DEPLOYED.items() if flower else ():

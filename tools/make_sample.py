@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-
 from lowkey.data import load_fashion_mnist
 
 TARGET = Path(__file__).parents[1] / "src" / "lowkey" / "data" / "sample" / "fashion_mnist.npz"

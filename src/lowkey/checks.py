@@ -73,3 +73,8 @@ def finite_norm(name: str, vector: FloatArray) -> float:
     if not math.isfinite(norm):
         raise InvalidInput(f"{name} holds NaN or infinite numbers; lower the learning rate or check the data")
     return norm
+
+
+def is_finite(vector: FloatArray) -> bool:
+    """Whether no number of a vector is NaN or infinite, nor its norm beyond float64."""
+    return math.isfinite(float(np.einsum("i,i->", vector, vector, dtype=np.float64)))

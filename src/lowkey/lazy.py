@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
 
-def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+def lazy_names(package: str, modules: Mapping[str, Iterable[str]]) -> Callable[[str], Any]:
     """A ``__getattr__`` for a package.
 
     Parameters
     ----------
     package : str
         Its ``__name__``.
-    homes : Mapping
-        The module of the package that has each name.
+    modules : Mapping
+        The names of each module of the package.
     """
+    homes = {name: module for module, names in modules.items() for name in names}
 
     def get(name: str) -> Any:
         if name not in homes:

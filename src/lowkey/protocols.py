@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from lowkey.types import ClientId, Evaluation, FloatArray
 
 if TYPE_CHECKING:  # names only: the seams depend on nobody
     from lowkey.codec.result import Decoded
-    from lowkey.federation.records import Reply, Request, RoundRecord
+    from lowkey.federation.records import Reply, Request
     from lowkey.secagg import Identity
 
 
@@ -60,13 +60,57 @@ class BlockOperator(Operator, Protocol):
     def assemble(self, solved: Iterable[FloatArray]) -> FloatArray: ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class PublicNumbers:
+    """What everybody knows of a round, and a map may depend on.
+
+    Attributes
+    ----------
+    seed : int
+        Names the public streams of the run.
+    round : int
+        From 1; 0 where the map is the same in every round.
+    bits : int or None
+        Of a number on the wire; None for float32.
+    """
+
+    seed: int = 0
+    round: int = 0
+    bits: int | None = None
+
+
+class Codec(Protocol):
+    """A recipe for operators: client and server build the same map for a round from public numbers."""
+
+    changes_each_round: ClassVar[bool]
+    """True when measurements of two rounds do not add up to measurements of the sum."""
+
+    makes_blocks: ClassVar[bool]
+    """True when its operators are a :class:`BlockOperator`."""
+
+    @property
+    def ratio(self) -> float:
+        """Measurements over parameters, r."""
+        ...
+
+    def operator(self, num_coordinates: int, public: PublicNumbers) -> Operator: ...
+
+    def __hash__(self) -> int: ...
+
+
 class Decoder(Protocol):
     """Turns measurements back into a model update. Knows nothing of clients or rounds.
 
-    ``noise`` is the standard deviation of the known noise in each measurement, 0 where there is none.
+    ``noise`` is the standard deviation of the known noise in each measurement, 0 where there is none; ``layers`` the
+    number of coordinates of each parameter tensor of the model, in the order of the model vector.
     """
 
-    def decode(self, operator: Operator, measurements: FloatArray, noise: float = 0.0) -> Decoded: ...
+    needs_blocks: ClassVar[bool]
+    """True when it decodes only what a :class:`BlockOperator` has measured."""
+
+    def decode(
+        self, operator: Operator, measurements: FloatArray, noise: float = 0.0, layers: Sequence[int] = ()
+    ) -> Decoded: ...
 
 
 @dataclass(frozen=True)
@@ -78,7 +122,10 @@ class LocalUpdate:
 
 
 class Trainer(Protocol):
-    """Local learning at a client: where a framework such as PyTorch is plugged in."""
+    """Local learning at a client: where a framework such as PyTorch is plugged in.
+
+    ``train`` raises :class:`lowkey.errors.CannotContribute` when it knows why the client has nothing to send.
+    """
 
     @property
     def num_clients(self) -> int: ...
@@ -97,8 +144,8 @@ class Keys(Protocol):
     """Enrolment as one participant knows it. It must reach participants by another way than the server that sums."""
 
     @property
-    def directory(self) -> Mapping[ClientId, bytes]:
-        """Verify keys of all enrolled clients."""
+    def verify_keys(self) -> Mapping[ClientId, bytes]:
+        """Of all enrolled clients."""
         ...
 
     def identity(self, client: ClientId) -> Identity:
@@ -107,7 +154,7 @@ class Keys(Protocol):
 
 
 class Evaluator(Protocol):
-    """Metrics of a model on held-out data; must include "accuracy" and "loss"."""
+    """Metrics of a model on held-out data, by name."""
 
     def __call__(self, weights: FloatArray) -> Evaluation: ...
 
@@ -122,7 +169,11 @@ class Ask(Protocol):
     def __call__(self, requests: Mapping[ClientId, Request]) -> Iterable[tuple[ClientId, Reply]]: ...
 
 
-class Observer(Protocol):
-    """Sees the record of every finished round."""
+Metrics: TypeAlias = Mapping[str, Any]
+"""One line of metrics.jsonl: everything that may be published about a finished round."""
 
-    def __call__(self, record: RoundRecord, /) -> None: ...
+
+class Observer(Protocol):
+    """Sees the metrics of every finished round, on every runtime."""
+
+    def __call__(self, metrics: Metrics, /) -> None: ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -18,6 +19,8 @@ class AdjointDecoder:
 
     For orthonormal rows it is the shortest update that explains the measurements exactly.
     """
+
+    needs_blocks: ClassVar[bool] = False
 
     def decode(
         self,

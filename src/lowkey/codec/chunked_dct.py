@@ -46,6 +46,7 @@ class ChunkedDCT:
     chunks: int = 200
     signs: bool | None = None
     changes_each_round: ClassVar[bool] = False
+    makes_blocks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         checks.fraction("codec.ratio", self.ratio)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -43,6 +44,7 @@ class LassoDecoder:
     lambda_factor: float = 1.0
     tolerance: float = 1e-3
     max_iterations: int = 1000
+    needs_blocks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         checks.not_negative("decoder.lambda_factor", self.lambda_factor)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import scipy.fft
@@ -44,6 +45,7 @@ class LayeredDecoder:
 
     tolerance: float = 1e-3
     max_iterations: int = 1000
+    needs_blocks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         checks.positive("decoder.tolerance", self.tolerance)

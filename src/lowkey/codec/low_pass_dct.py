@@ -25,6 +25,7 @@ class LowPassDCT:
 
     ratio: float = 1.0
     changes_each_round: ClassVar[bool] = False
+    makes_blocks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         checks.fraction("codec.ratio", self.ratio)

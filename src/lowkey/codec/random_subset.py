@@ -26,6 +26,7 @@ class RandomSubset:
 
     ratio: float = 1.0
     changes_each_round: ClassVar[bool] = True
+    makes_blocks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         checks.fraction("codec.ratio", self.ratio)

@@ -19,7 +19,7 @@ def fast_length(length: int) -> int:
 
 
 def measurements_for(ratio: float, length: int) -> int:
-    """Number of measurements that a ratio in (0, 1] keeps of ``length`` coordinates; a ratio that keeps none is refused."""
+    """Number of measurements that a ratio in (0, 1] keeps of ``length`` coordinates; it must keep one."""
     checks.fraction("codec.ratio", ratio)
     kept = round(ratio * length)
     if kept < 1:

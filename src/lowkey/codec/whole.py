@@ -16,6 +16,7 @@ class WholeUpdate:
 
     ratio: ClassVar[float] = 1.0
     changes_each_round: ClassVar[bool] = False
+    makes_blocks: ClassVar[bool] = False
 
     def operator(self, num_coordinates: int, public: PublicNumbers) -> WholeOperator:  # noqa: ARG002
         return WholeOperator(num_coordinates)

@@ -4,8 +4,9 @@ approval at a node, and a whole federation on this machine. Knows ``flwr``, and 
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from lowkey.lazy import lazy_names
 
 if TYPE_CHECKING:
     from lowkey.deployment.apps import app_hash, new_app
@@ -13,43 +14,35 @@ if TYPE_CHECKING:
     from lowkey.deployment.enrolment import (
         LIST_FILE,
         OwnKeys,
-        directory_of,
         fingerprint,
         new_identity,
         read_enrolment,
         read_identity,
+        verify_keys_of,
         write_enrolment,
     )
     from lowkey.deployment.guard import approve, write_guard
     from lowkey.deployment.local import LocalFederation, local_federation
-    from lowkey.deployment.preparation import for_nodes, prepare
+    from lowkey.deployment.preparation import prepare
     from lowkey.deployment.processes import Processes, free_ports
     from lowkey.deployment.running import follow, run_locally
+    from lowkey.deployment.status import read_status, write_status
 
-_HOME = {
-    "LIST_FILE": "enrolment",
-    "LocalFederation": "local",
-    "OwnKeys": "enrolment",
-    "Processes": "processes",
-    "app_hash": "apps",
-    "approve": "guard",
-    "directory_of": "enrolment",
-    "fingerprint": "enrolment",
-    "follow": "running",
-    "for_nodes": "preparation",
-    "free_ports": "processes",
-    "local_federation": "local",
-    "new_app": "apps",
-    "new_certificates": "certificates",
-    "new_identity": "enrolment",
-    "new_node_key": "certificates",
-    "prepare": "preparation",
-    "read_enrolment": "enrolment",
-    "read_identity": "enrolment",
-    "run_locally": "running",
-    "write_enrolment": "enrolment",
-    "write_guard": "guard",
-}
+_HOMES = {
+    "apps": ("app_hash", "new_app"),
+    "certificates": ("new_certificates", "new_node_key"),
+    "enrolment": (
+        "LIST_FILE", "OwnKeys", "fingerprint", "new_identity", "read_enrolment", "read_identity", "verify_keys_of",
+        "write_enrolment",
+    ),
+    "guard": ("approve", "write_guard"),
+    "local": ("LocalFederation", "local_federation"),
+    "preparation": ("prepare",),
+    "processes": ("Processes", "free_ports"),
+    "running": ("follow", "run_locally"),
+    "status": ("read_status", "write_status"),
+}  # fmt: skip
+__getattr__ = lazy_names(__name__, _HOMES)
 
 __all__ = [
     "LIST_FILE",
@@ -58,10 +51,8 @@ __all__ = [
     "Processes",
     "app_hash",
     "approve",
-    "directory_of",
     "fingerprint",
     "follow",
-    "for_nodes",
     "free_ports",
     "local_federation",
     "new_app",
@@ -71,14 +62,10 @@ __all__ = [
     "prepare",
     "read_enrolment",
     "read_identity",
+    "read_status",
     "run_locally",
+    "verify_keys_of",
     "write_enrolment",
     "write_guard",
+    "write_status",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """Import on first use: the guard's program starts quickly, and Flower is needed only for what uses it."""
-    if name not in _HOME:
-        raise AttributeError(f"module 'lowkey.deployment' has no attribute {name!r}")
-    return getattr(import_module(f"lowkey.deployment.{_HOME[name]}"), name)

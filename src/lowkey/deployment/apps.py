@@ -54,7 +54,6 @@ def _write(directory: Path, name: str, description: str, *, own_task: bool) -> s
         "name": name,
         "package": package,
         "description": description,
-        "task": f', task="{package}.task"' if own_task else "",
     }
     (directory / package).mkdir(parents=True)
     for template in resources.files("lowkey.deployment").joinpath("template").iterdir():

@@ -52,16 +52,16 @@ class OwnKeys:
     Parameters
     ----------
     identity : its own.
-    directory : verify keys of all clients, its own among them.
+    verify_keys : of all clients, its own among them.
     """
 
-    def __init__(self, identity: Identity, directory: Mapping[ClientId, bytes]) -> None:
-        if directory.get(identity.client) != identity.verify_key:
+    def __init__(self, identity: Identity, verify_keys: Mapping[ClientId, bytes]) -> None:
+        if verify_keys.get(identity.client) != identity.verify_key:
             raise ConfigError(
                 f"the enrolment has another key for client {identity.client} than the one in {SECRET_FILE}; enrol this "
                 "node's own identity.toml"
             )
-        self._identity, self.directory = identity, directory
+        self._identity, self.verify_keys = identity, verify_keys
 
     def identity(self, client: ClientId) -> Identity:
         if client != self._identity.client:
@@ -142,7 +142,7 @@ def _client(path: Path, entry: Any) -> Enrolled:
     return Enrolled(client=number, name=name, key=key)
 
 
-def directory_of(clients: Iterable[Enrolled]) -> dict[ClientId, bytes]:
+def verify_keys_of(clients: Iterable[Enrolled]) -> dict[ClientId, bytes]:
     """Verify keys by client."""
     return {c.client: c.key for c in clients}
 

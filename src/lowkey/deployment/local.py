@@ -141,12 +141,12 @@ def local_federation(
 
     Parameters
     ----------
-    config : resolved, with ``data.clients`` nodes.
+    config : resolved, with ``federation.clients`` nodes.
     home : directory of keys, app and logs; one that exists is used again, with the same clients.
     say : told what is going on.
     environment : additions for the server's app and all nodes.
     """
-    clients = config.data.clients
+    clients = config.federation.clients
     home = home.resolve()
     prepare(home, config)
     port, *node_ports = free_ports(1 + clients)

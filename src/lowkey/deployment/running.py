@@ -1,17 +1,17 @@
-"""Playing a run on a federation on this machine, and following it by the files that it leaves."""
+"""A run on a federation on this machine, and following it by the files that it leaves."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from lowkey.deployment.local import LocalFederation, local_federation
 from lowkey.errors import RunError
-from lowkey.experiments import Config, RunDirectory
-from lowkey.experiments.store import FAILURE_FILE
+from lowkey.experiments import FAILURE_FILE, Config, RunDirectory
+from lowkey.protocols import Observer
 
 _LOOK_SECONDS = 0.5
 _STATUS_SECONDS = 20.0
@@ -23,17 +23,17 @@ def run_locally(
     out: Path,
     *,
     resume: bool = False,
-    observe: Callable[[Mapping[str, Any]], None] = lambda _metrics: None,
+    observers: Sequence[Observer] = (),
     say: Callable[[str], None] = lambda _text: None,
     environment: Mapping[str, str] = {},
 ) -> dict[str, Any]:
-    """Play ``config`` on a federation of real nodes on this machine; everything is kept in ``out``.
+    """Run ``config`` on a federation of real nodes on this machine; everything is kept in ``out``.
 
     Parameters
     ----------
-    config : from :func:`lowkey.deployment.for_nodes`.
+    config : from :func:`lowkey.load_config`, for the number of nodes.
     out : run directory, as of a simulation; new, or with ``resume`` an existing one.
-    observe : called with each line of metrics.jsonl.
+    observers : called with the metrics of every round.
     say : told what is going on before the first round.
     environment : additions for the server's app and all nodes.
     """
@@ -46,18 +46,17 @@ def run_locally(
     with local_federation(config, home, say=say, environment=environment) as federation:
         run = federation.submit(out)
         say("waiting for the nodes")
-        return follow(federation, run, out, observe)
+        return follow(federation, run, out, observers)
 
 
-def follow(
-    federation: LocalFederation, run: str, out: Path, observe: Callable[[Mapping[str, Any]], None]
-) -> dict[str, Any]:
+def follow(federation: LocalFederation, run: str, out: Path, observers: Sequence[Observer] = ()) -> dict[str, Any]:
     """Watch a run until it has a result; its files say how it ended, and Flower's status when they do not."""
     shown, looked, revived = 0, time.monotonic(), time.monotonic()
     while True:
         for metrics in (RunDirectory.open(out).metrics() if (out / "config.toml").is_file() else [])[shown:]:
             shown += 1
-            observe(metrics)
+            for observer in observers:
+                observer(metrics)
         if (out / "result.json").exists():
             result: dict[str, Any] = json.loads((out / "result.json").read_text(encoding="utf-8"))
             return result

@@ -2,7 +2,18 @@
 
 from lowkey.experiments.config import Config, parse
 from lowkey.experiments.nested import merge, override, read
-from lowkey.experiments.presets import find, presets
-from lowkey.experiments.store import RunDirectory
+from lowkey.experiments.presets import find, load_config, presets
+from lowkey.experiments.store import FAILURE_FILE, RunDirectory
 
-__all__ = ["Config", "RunDirectory", "find", "merge", "override", "parse", "presets", "read"]
+__all__ = [
+    "FAILURE_FILE",
+    "Config",
+    "RunDirectory",
+    "find",
+    "load_config",
+    "merge",
+    "override",
+    "parse",
+    "presets",
+    "read",
+]

@@ -1,4 +1,4 @@
-"""From a configuration to the parts of a run."""
+"""From a configuration to the parts of a run; imports PyTorch."""
 
 from __future__ import annotations
 
@@ -6,20 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from lowkey.experiments.config import Config
-from lowkey.experiments.play import ServerParts
-from lowkey.experiments.schemes import schedule_of, scheme_of
-from lowkey.experiments.tasks import client_datasets_of, held_out_examples_of, model_of, objective_of
-from lowkey.learning import (
-    ClientDatasets,
-    Examples,
-    LocalSGD,
-    Objective,
-    TorchEvaluator,
-    TorchTrainer,
-    layer_sizes,
-    model_vector,
-)
+from lowkey.experiments.running import ServerParts
+from lowkey.learning import ClientDatasets, TorchEvaluator, TorchTrainer, layer_sizes, model_vector
 from lowkey.protocols import Evaluator
+from lowkey.types import FloatArray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,36 +20,34 @@ class Experiment(ServerParts):
 
 
 def build(config: Config) -> Experiment:
-    """Load data and model and compose the scheme; the configuration must be resolved (no "auto" left)."""
-    module, objective = model_of(config), objective_of(config)
-    server = server_parts(config, module, held_out_examples_of(config), objective)
-    return Experiment(**vars(server), trainer=trainer_of(config, module, client_datasets_of(config), objective))
+    """Load data and model and compose the scheme; the configuration must be resolved."""
+    task, study = config.find_task(), config.study
+    module, clients = task.model(study), task.all_clients(study)
+    return Experiment(**vars(server_parts(config, module)), trainer=trainer_of(config, module, clients))
 
 
-def server_parts(config: Config, module: Any, test: Examples | None, objective: Objective) -> ServerParts:
-    """The server's side; without test data it learns blindly."""
+def server_parts(config: Config, module: Any = None) -> ServerParts:
+    """The server's side; without test data it learns blindly. ``module`` saves making the model again."""
+    task, study = config.find_task(), config.study
+    module = task.model(study) if module is None else module
     evaluator: Evaluator = _no_evaluation
+    test = task.test(study)
     if test is not None:
-        evaluator = TorchEvaluator(module, test, objective=objective, device=config.runtime.device)
+        evaluator = TorchEvaluator(module, test, objective=task.objective(study), device=config.runtime.device)
     return ServerParts(
-        scheme=scheme_of(config).for_layers(layer_sizes(module)),
-        schedule=schedule_of(config),
+        scheme=config.scheme().for_layers(layer_sizes(module)),
+        schedule=config.schedule,
         evaluator=evaluator,
         initial_weights=model_vector(module),
     )
 
 
-def trainer_of(config: Config, module: Any, clients: ClientDatasets, objective: Objective) -> TorchTrainer:
+def trainer_of(config: Config, module: Any, clients: ClientDatasets) -> TorchTrainer:
     """The clients' side: local training on their data."""
-    sgd = LocalSGD(
-        steps=config.training.local_steps,
-        batch_size=config.training.batch_size,
-        learning_rate=config.training.learning_rate,
-        batches=config.training.batches,
-    )
-    return TorchTrainer(module, clients, sgd, objective=objective, device=config.runtime.device)
+    objective = config.find_task().objective(config.study)
+    return TorchTrainer(module, clients, config.training, objective=objective, device=config.runtime.device)
 
 
-def _no_evaluation(weights: object) -> dict[str, float]:
+def _no_evaluation(weights: FloatArray) -> dict[str, float]:
     del weights
     return {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,9 +12,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_safetensors
 
 from lowkey.federation import RunState
+from lowkey.types import FloatArray
 
-_FORMAT = 2
-_SERVER = "server."
+_FORMAT = 3
+_PARTS = ("gathered", "optimiser", "average")  # of a state: mappings of arrays, named part.array in the file
 
 
 class DamagedCheckpointError(ValueError):
@@ -32,7 +34,8 @@ class Checkpoint:
 def pack(checkpoint: Checkpoint) -> bytes:
     """The content of a checkpoint file."""
     state = checkpoint.state
-    arrays = {"weights": state.weights} | {f"{_SERVER}{name}": array for name, array in state.server.items()}
+    arrays = {f"{part}.{name}": array for part in _PARTS for name, array in getattr(state, part).items()}
+    arrays["weights"] = state.weights
     counters = {
         "format": _FORMAT,
         "round": state.round,
@@ -57,7 +60,7 @@ def unpack(path: Path) -> Checkpoint:
         state = RunState(
             round=int(counters["round"]),
             weights=arrays.pop("weights"),
-            server={name.removeprefix(_SERVER): array for name, array in arrays.items()},
+            **{part: _under(part, arrays) for part in _PARTS},
             clip_norm=None if counters["clip_norm"] is None else float(counters["clip_norm"]),
             bytes_up=int(counters["bytes_up"]),
             bytes_down=int(counters["bytes_down"]),
@@ -65,3 +68,7 @@ def unpack(path: Path) -> Checkpoint:
         return Checkpoint(state, str(counters["ledger_head"]), str(counters["settings"]))
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
         raise DamagedCheckpointError(str(error)) from error
+
+
+def _under(part: str, arrays: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
+    return {name.removeprefix(f"{part}."): array for name, array in arrays.items() if name.startswith(f"{part}.")}

@@ -1,346 +1,222 @@
-"""Typed configuration of a run: TOML in, checked, frozen, TOML out."""
+"""The configuration of a run: the parts' own records, read from TOML, checked, frozen, and written as TOML."""
 
 from __future__ import annotations
 
-import difflib
-import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from lowkey import checks
 from lowkey import privacy as accounting
-from lowkey.errors import ConfigError
-from lowkey.federation import SCHEMES
-from lowkey.privacy import Sampling, SamplingMode, make_sampling
+from lowkey.errors import ConfigError, InvalidInput
+from lowkey.experiments.settings import DeploymentSettings, FederationSettings, Published, RuntimeSettings
+from lowkey.experiments.tables import to_record, to_table, unknown_key
+from lowkey.federation import PARTS, Schedule, Scheme, is_private, require_fit, scheme, usual_parts
+from lowkey.learning import LocalSGD
+from lowkey.privacy import ClientPrivacy
+from lowkey.protocols import Codec, Decoder
+from lowkey.server import Averaging, Gather, Optimiser
+from lowkey.tasks import TASKS, Study, Task, find_task
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Ratio = Annotated[float, Field(gt=0, le=1)]
-Share = Annotated[float, Field(ge=0, lt=1)]
-AtLeastOne = Annotated[int, Field(ge=1)]
-
-
-class Section(BaseModel):
-    """A table of the configuration: unknown keys are errors, values never change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class HospitalConfig(Section):
-    """What is learned from hospital admissions, and which hospitals take part."""
-
-    features: tuple[str, ...] | None = Field(
-        default=None, description="what to learn from; unset: the source's default"
-    )
-    min_count: AtLeastOne = Field(default=100, description="training rows that a category or code needs")
-    min_deaths: Annotated[int, Field(ge=0)] = Field(default=1, description="in the training rows of every hospital")
-    min_admissions: AtLeastOne = Field(default=10, description="below which a real hospital is left out")
-    test_share: Annotated[float, Field(gt=0, lt=1)] = Field(default=0.2, description="share of patients held out")
-    pooled: bool = Field(default=False, description="one client holds all data: the ceiling without a federation")
-    scale: Positive = Field(default=1.0, description="of synthetic hospitals: share of the paper's admissions")
-    any_version: bool = Field(default=False, description="accept a file that is not the reference file")
+_CHOOSES = {"server": "optimiser"}  # the key of a table that names its part; "kind" in the others
+_FIXED = {
+    "training": LocalSGD, "schedule": Schedule, "runtime": RuntimeSettings, "deployment": DeploymentSettings,
+}  # fmt: skip
+_OPTIONAL = {"privacy": ClientPrivacy, "paper": Published}
 
 
-class DataConfig(Section):
-    """Which data, and how it is divided among clients."""
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Everything that defines a run.
 
-    name: Literal["fashion-mnist", "diabetes130", "sih-sus", "synthetic-hospitals", "app"] = Field(
-        default="fashion-mnist", description='"app": model and data are brought by an app of your own (Flower)'
-    )
-    source: str = Field(
-        default="auto", description='"auto", a file or a directory; of images also "bundled" and "download"'
-    )
-    clients: AtLeastOne = Field(default=6000, description="number of clients, N")
-    partition: Literal["iid", "dirichlet", "natural"] = Field(
-        default="iid",
-        description='"iid": at random, as virtual hospitals are; "dirichlet": images, skewed; "natural": by hospital',
-    )
-    alpha: Positive = Field(default=0.5, description='concentration of the "dirichlet" partition; small means skewed')
-    hospital: HospitalConfig | None = Field(default=None, description="of hospital data; unset: all defaults")
-
-    @property
-    def of_hospitals(self) -> bool:
-        """Whether the task is in-hospital mortality."""
-        return self.name in ("diabetes130", "sih-sus", "synthetic-hospitals")
-
-
-class ModelConfig(Section):
-    """Which network; the defaults are the paper's, 1,663,370 parameters for images and 1,496,601 for 7,280 features."""
-
-    name: Literal["fashion-cnn", "mortality-mlp"] = "fashion-cnn"
-    filters: tuple[AtLeastOne, AtLeastOne] = Field(default=(32, 64), description="of fashion-cnn")
-    hidden: AtLeastOne | None = Field(
-        default=None, description="units of a hidden layer; unset: 512 of fashion-cnn, 200 of mortality-mlp"
-    )
-
-    @property
-    def width(self) -> int:
-        """Units of a hidden layer."""
-        return self.hidden or (200 if self.name == "mortality-mlp" else 512)
-
-
-class TrainingConfig(Section):
-    """What a client does in a round."""
-
-    local_steps: AtLeastOne = Field(default=5, description="SGD steps, T_gd")
-    batch_size: AtLeastOne = 10
-    learning_rate: Positive = Field(default=0.215, description="local rate, η")
-    batches: Literal["epochs", "independent"] = Field(
-        default="epochs", description='"epochs" in random order, or "independent" batches drawn with replacement'
-    )
-
-
-class FederationConfig(Section):
-    """Who learns together, how, and for how long."""
-
-    scheme: str = Field(description="one of the eight schemes, such as fl-cs-dp")
-    rounds: AtLeastOne | Literal["auto"] = Field(
-        default=200, description='T_cl; "auto": as many as privacy.target_epsilon allows'
-    )
-    cohort: AtLeastOne = Field(default=100, description="expected contributors to a round, |K|")
-    attempts: AtLeastOne = Field(default=3, description="how often a round with too few survivors is tried")
-    min_clients: AtLeastOne = Field(
-        default=1, description="least number of answers that make a round; private schemes: see privacy.dropouts"
-    )
-
-
-class CodecConfig(Section):
-    """How updates are compressed."""
-
-    ratio: Ratio = Field(default=1.0, description="measurements over parameters, r")
-    chunks: AtLeastOne = Field(default=200, description="P of fl-cs")
-    signs: bool | None = Field(
-        default=None, description="of fl-cs: public random signs before the DCT; unset: only with 16 bits"
-    )
-
-
-class DecoderConfig(Section):
-    """How fl-cs recovers updates; docs/decoding.md tells what to choose."""
-
-    kind: Literal["layered", "lasso", "adjoint"] | None = Field(
-        default=None, description="unset: layered for fl-cs, adjoint for the others"
-    )
-    lambda_rule: Literal["relative-to-rms", "relative-to-max", "relative-to-noise", "fixed"] = "relative-to-rms"
-    lambda_factor: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
-        default=1.0, description="multiplies what the rule is relative to; λ itself for the rule fixed"
-    )
-    solver: Literal["active-set", "admm", "owlqn"] = Field(default="active-set", description="of the LASSO")
-    tolerance: Positive = Field(default=1e-3, description="relative duality gap at which the solver stops")
-    max_iterations: AtLeastOne = 1000
-
-
-class ServerConfig(Section):
-    """Server rate and momentum; unset means 0.35 and 0.9 for fl-cs, 1 and 0 for the others."""
-
-    rate: Positive | None = None
-    momentum: Annotated[float, Field(ge=0, lt=1)] | None = None
-
-
-class PrivacyConfig(Section):
-    """The guarantee. Changing anything here changes what is promised to clients."""
-
-    clip_norm: Positive = Field(description="S, largest norm of one client's compressed update")
-    clip: Literal["fixed", "adaptive"] = Field(
-        default="fixed", description="adaptive: clip_norm is a first guess and follows the median norm, privately"
-    )
-    noise_multiplier: Positive | Literal["auto"] = Field(
-        default="auto", description='z, noise of the sum relative to S; "auto" calibrates it to target_epsilon'
-    )
-    delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
-    sampling: SamplingMode | None = Field(
-        default=None, description="unset: all when the cohort is everyone, else poisson_padded"
-    )
-    roster: AtLeastOne | None = Field(
-        default=None, description="of secret_poisson: expected clients that flip a secret coin; unset: everyone"
-    )
-    dropouts: Share = Field(default=0.1, description="share of a roster that may drop out of a round")
-    colluders: Share = Field(default=0.1, description="share of a roster that may pool what they know")
-    bits: Literal[16, 20, 24] | None = Field(
-        default=None, description="of each number on the wire; unset: 20, or 24 when nothing is compressed"
-    )
-    secagg: Literal["plain", "masked"] = Field(
-        default="plain", description="masked: whole secure aggregation; plain: same integers added openly (simulation)"
-    )
-    max_contributions: AtLeastOne | Literal["auto"] | None = Field(
-        default="auto",
-        description='rounds in which one client\'s data is used; "auto": what 99.9 % of clients stay below; unset: all',
-    )
-    target_epsilon: Positive | None = Field(default=None, description="stop before a round that would pass it")
-    ledger: str | None = Field(
-        default=None, description="file shared by all runs on the same clients; unset: one of the run's own"
-    )
-
-
-class EvaluationConfig(Section):
-    """When the model is tested."""
-
-    every: AtLeastOne = Field(default=1, description="rounds between evaluations")
-
-
-class RuntimeConfig(Section):
-    """Speed and safety of the simulation; changes no result beyond rounding."""
-
-    workers: Annotated[int, Field(ge=0)] | Literal["auto"] = Field(
-        default="auto", description='processes; 0 runs clients in the main process, "auto" takes one per core'
-    )
-    device: str = Field(default="cpu", description='"cpu", "cuda", ...')
-    checkpoint_every: AtLeastOne = Field(default=1, description="rounds between checkpoints")
-
-
-class DeploymentConfig(Section):
-    """How long a deployed run waits for its clients; a client that is later has dropped out."""
-
-    agree_seconds: Positive = Field(default=120.0, description="for each step that exchanges keys and shares")
-    train_seconds: Positive = Field(default=900.0, description="for the step that trains")
-    gather_seconds: Positive = Field(default=120.0, description="before an attempt, until enough clients are online")
-
-
-class PaperConfig(Section):
-    """Published values of the same setting, for comparison."""
-
-    accuracy: float | None = None
-    balanced_accuracy: float | None = None
-    auroc: float | None = None
-    round: int
-    epsilon: float | None = None
-    data: str | None = Field(default=None, description="what the values were measured on, where it is other data")
-
-
-class Config(Section):
-    """Everything that defines a run."""
+    Attributes
+    ----------
+    name, task, seed : str, str, int
+        What the run is called, what it learns (a task of Lowkey or a module of yours), and the seed of all
+        reproducible choices.
+    data, model : records of the task
+        The tables ``[data]`` and ``[model]``. Of a task in a module of yours they are plain tables until ``study`` is
+        asked for: a node reads the configuration for every message, and most need not import the module.
+    federation, training, schedule : FederationSettings, LocalSGD, Schedule
+        Who learns together, what a client does in a round, how long it goes on.
+    codec, decoder, gather, server, averaging : parts of a scheme
+        Each table names its part (``kind``; of ``[server]``, ``optimiser``) unless it is the usual one of the scheme.
+    privacy : ClientPrivacy or None
+        What is promised, in schemes with "-dp".
+    runtime, deployment : RuntimeSettings, DeploymentSettings
+        Speed and safety; how long to wait for real nodes.
+    paper : Published or None
+        Published values, for comparison.
+    """
 
     name: str = "custom"
-    seed: Annotated[int, Field(ge=0)] = 0
-    data: DataConfig = DataConfig()
-    model: ModelConfig = ModelConfig()
-    training: TrainingConfig = TrainingConfig()
-    federation: FederationConfig
-    codec: CodecConfig = CodecConfig()
-    decoder: DecoderConfig = DecoderConfig()
-    server: ServerConfig = ServerConfig()
-    privacy: PrivacyConfig | None = None
-    evaluation: EvaluationConfig = EvaluationConfig()
-    runtime: RuntimeConfig = RuntimeConfig()
-    deployment: DeploymentConfig = DeploymentConfig()
-    paper: PaperConfig | None = None
+    task: str
+    seed: int = 0
+    data: Any
+    model: Any
+    federation: FederationSettings
+    training: LocalSGD = field(default_factory=LocalSGD)
+    schedule: Schedule = field(default_factory=Schedule)
+    codec: Codec
+    decoder: Decoder
+    gather: Gather
+    server: Optimiser
+    averaging: Averaging
+    privacy: ClientPrivacy | None = None
+    runtime: RuntimeSettings = field(default_factory=RuntimeSettings)
+    deployment: DeploymentSettings = field(default_factory=DeploymentSettings)
+    paper: Published | None = None
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Config:
-        scheme = self.federation.scheme
-        if scheme not in SCHEMES:
-            raise ValueError(f"federation.scheme is {scheme!r}; it must be one of {', '.join(SCHEMES)}")
-        self._require_task()
-        private = scheme.endswith("-dp")
-        if private and self.privacy is None:
-            raise ValueError(f"{scheme} needs a [privacy] table with at least clip_norm")
-        if private and self.federation.min_clients != 1:
-            raise ValueError(f"federation.min_clients is for schemes without privacy; of {scheme} set privacy.dropouts")
-        if not private and self.privacy is not None:
-            raise ValueError(f"{scheme} gives no privacy; remove the [privacy] table or use {scheme}-dp")
-        if self.federation.cohort > self.data.clients:
-            raise ValueError(f"federation.cohort is {self.federation.cohort}, above data.clients = {self.data.clients}")
-        target = self.privacy.target_epsilon if self.privacy else None
-        if target is None and self.federation.rounds == "auto":
-            raise ValueError('federation.rounds is "auto", which needs privacy.target_epsilon')
-        if self.privacy is not None and self.privacy.noise_multiplier == "auto":
+    def __post_init__(self) -> None:
+        name, federation, privacy = self.federation.scheme, self.federation, self.privacy
+        checks.at_least("seed", self.seed, 0)
+        if is_private(name) and privacy is None:
+            raise InvalidInput(f"{name} needs a [privacy] table with at least clip_norm")
+        if not is_private(name) and privacy is not None:
+            raise InvalidInput(f"{name} gives no privacy; remove the [privacy] table or use {name}-dp")
+        if is_private(name) and federation.min_clients != 1:
+            raise InvalidInput(f"federation.min_clients is for schemes without privacy; of {name} set privacy.dropouts")
+        if federation.cohort > federation.clients:
+            raise InvalidInput(
+                f"federation.cohort is {federation.cohort}, above federation.clients = {federation.clients}"
+            )
+        require_fit(self._parts)
+        target = privacy.epsilon if privacy else None
+        if self.schedule.rounds == "auto" and target is None:
+            raise InvalidInput("schedule.rounds is 'auto', which needs privacy.epsilon")
+        if privacy is not None and privacy.noise_multiplier == "auto":
             if target is None:
-                raise ValueError('privacy.noise_multiplier is "auto", which needs privacy.target_epsilon')
-            if self.federation.rounds == "auto":
-                raise ValueError("federation.rounds and privacy.noise_multiplier cannot both be 'auto'; set one")
-        return self
+                raise InvalidInput("privacy.noise_multiplier is 'auto', which needs privacy.epsilon")
+            if self.schedule.rounds == "auto":
+                raise InvalidInput("schedule.rounds and privacy.noise_multiplier cannot both be 'auto'; set one")
 
-    def _require_task(self) -> None:
-        """Data, division and model that belong together."""
-        data, model = self.data, self.model.name
-        if data.name == "app":
-            return
-        if data.of_hospitals != (model == "mortality-mlp"):
-            fitting = "mortality-mlp" if data.of_hospitals else "fashion-cnn"
-            raise ValueError(f"model.name is {model!r}, which cannot learn from {data.name}; set it to {fitting!r}")
-        if data.partition == ("dirichlet" if data.of_hospitals else "natural"):
-            others = "iid or natural" if data.of_hospitals else "iid or dirichlet"
-            raise ValueError(f"data.partition is {data.partition!r}; of {data.name} it must be {others}")
-        if data.hospital is not None and not data.of_hospitals:
-            raise ValueError(f"[data.hospital] is for hospital data; remove it, since data.name is {data.name!r}")
+    @property
+    def _parts(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in PARTS}
+
+    @property
+    def study(self) -> Study:
+        """What the functions of the task are given."""
+        task = self.find_task()
+        return Study(
+            data=to_record("data", task.data, self.data),
+            model=to_record("model", task.model_settings, self.model),
+            clients=self.federation.clients,
+            seed=self.seed,
+        )
+
+    def find_task(self) -> Task:
+        """What is learned from what."""
+        return find_task(self.task)
+
+    def scheme(self) -> Scheme:
+        """The scheme that this describes; the configuration must be resolved."""
+        federation = self.federation
+        return scheme(
+            federation.scheme,
+            clients=federation.clients,
+            cohort=federation.cohort,
+            min_clients=federation.min_clients,
+            privacy=self.privacy,
+            seed=self.seed,
+            **self._parts,
+        )
+
+    def for_nodes(self, nodes: int) -> Config:
+        """The same settings with one client for each node: its part of the data, a cohort of no more than all of them.
+
+        To be resolved afterwards, since noise and rounds that reach an ε depend on the number of clients.
+        """
+        if nodes < 1:
+            raise ConfigError(f"the number of nodes is {nodes}; at least 1 is needed")
+        cohort, privacy = min(self.federation.cohort, nodes), self.privacy
+        if privacy is not None:
+            if nodes < 3:
+                raise ConfigError(
+                    f"the number of nodes is {nodes}; secure aggregation hides nothing among fewer than 3 clients"
+                )
+            privacy = replace(privacy, aggregation="masked", sampling=None, roster=None)
+        return replace(self, federation=replace(self.federation, clients=nodes, cohort=cohort), privacy=privacy)
 
     def resolve(self) -> Config:
         """Replace every "auto" of the guarantee by its number: noise or rounds for the target, limit for the rounds."""
-        if self.privacy is None or self._is_resolved(self.privacy):
+        privacy, schedule = self.privacy, self.schedule
+        if privacy is None:
             return self
-        privacy, sampling = self.privacy, self.sampling()
-        target, delta, rounds = privacy.target_epsilon, privacy.delta, self.federation.rounds
-        noise = privacy.noise_multiplier
-        if noise == "auto":
-            noise = accounting.calibrate_noise(
-                sampling, target_epsilon=float(target or 0), delta=delta, rounds=int(rounds)
-            )
-        elif target is not None:
-            event = sampling.event(noise)
-            if accounting.claimed_epsilon([event], delta) > target:
-                raise ConfigError(
-                    f"not one round fits into privacy.target_epsilon = {target}; raise it, or the noise "
-                    '(privacy.noise_multiplier = "auto" finds it)'
-                )
-            if rounds == "auto":
-                rounds = accounting.affordable_rounds(event, target_epsilon=target, delta=delta)
-        limit = privacy.max_contributions
-        if limit == "auto":
-            limit = max(1, accounting.likely_participations(int(rounds), sampling.probability))
-            if sampling.probability == 1:  # everybody is asked in every round, and attempts that fail count as well
-                limit += max(3, limit // 10)
-        changed = {"noise_multiplier": noise, "sampling": sampling.mode, "max_contributions": limit}
-        return self.model_copy(
-            update={
-                "privacy": privacy.model_copy(update=changed),
-                "federation": self.federation.model_copy(update={"rounds": rounds}),
-            }
-        )
+        population = {"clients": self.federation.clients, "cohort": self.federation.cohort}
+        if schedule.rounds == "auto":
+            schedule = replace(schedule, rounds=_affordable(privacy, **population))
+        resolved = privacy.resolve(**population, rounds=schedule.last_round, ratio=self.codec.ratio)
+        return replace(self, privacy=resolved, schedule=schedule)
 
-    def _is_resolved(self, privacy: PrivacyConfig) -> bool:
-        """Nodes read resolved settings with every message: then nothing need be computed, or imported for it."""
-        settled = (privacy.noise_multiplier, privacy.max_contributions, self.federation.rounds)
-        return privacy.sampling is not None and "auto" not in settled
-
-    def sampling(self) -> Sampling:
-        """How the clients of a private run are drawn."""
-        mode, roster = (self.privacy.sampling, self.privacy.roster) if self.privacy else ("fixed", None)
-        return make_sampling(mode, population=self.data.clients, cohort=self.federation.cohort, roster=roster)
+    def to_table(self) -> dict[str, Any]:
+        """As nested tables that :func:`parse` reads again."""
+        table: dict[str, Any] = {"name": self.name, "task": self.task, "seed": self.seed}
+        for name in ("data", "model", "federation", *_FIXED):
+            table[name] = to_table(getattr(self, name))
+        for name, registry in PARTS.items():
+            part = getattr(self, name)
+            table[name] = {_CHOOSES.get(name, "kind"): registry.name_of(type(part)), **to_table(part)}
+        for name in _OPTIONAL:
+            if getattr(self, name) is not None:
+                table[name] = to_table(getattr(self, name))
+        return table
 
     def to_toml(self) -> str:
-        return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
+        return tomli_w.dumps(self.to_table())
 
 
 def parse(table: Mapping[str, Any]) -> Config:
-    """Check a nested table; errors name the dotted key and, for unknown ones, the nearest valid key."""
+    """Check nested tables; errors name the dotted key and, for unknown ones, the nearest valid key."""
+    rest = {"name": "custom", "task": "fashion-mnist", "seed": 0, **table}
+    for key, kind in (("name", str), ("task", str), ("seed", int)):
+        if type(rest[key]) is not kind:
+            raise ConfigError(f"{key} is {rest[key]!r}; it must be {'text' if kind is str else 'a whole number'}")
+    known = ("name", "task", "seed", "data", "model", "federation", *_FIXED, *PARTS, *_OPTIONAL)
+    if unknown := [key for key in rest if key not in known]:
+        raise ConfigError("; ".join(unknown_key(key, known) for key in unknown))
+    data, model = rest.get("data", {}), rest.get("model", {})
+    if rest["task"] in TASKS:
+        task = TASKS[rest["task"]]
+        data, model = to_record("data", task.data, data), to_record("model", task.model_settings, model)
     try:
-        return Config.model_validate(table)
-    except ValidationError as error:
-        raise ConfigError("; ".join(_explain(detail) for detail in error.errors())) from None
+        federation = to_record("federation", FederationSettings, rest.get("federation", {}))
+        usual = usual_parts(federation.scheme)
+        return Config(
+            name=rest["name"],
+            task=rest["task"],
+            seed=rest["seed"],
+            data=data,
+            model=model,
+            federation=federation,
+            **{name: to_record(name, kind, rest.get(name, {})) for name, kind in _FIXED.items()},
+            **{name: _part(name, usual[name], rest.get(name, {})) for name in PARTS},
+            **{name: to_record(name, kind, rest[name]) for name, kind in _OPTIONAL.items() if name in rest},
+        )
+    except ConfigError:
+        raise
+    except InvalidInput as error:
+        raise ConfigError(str(error)) from None
 
 
-def valid_keys(model: type[BaseModel] = Config, prefix: str = "") -> list[str]:
-    """All dotted keys that a configuration may have."""
-    keys = []
-    for name, spec in model.model_fields.items():
-        options = [spec.annotation, *getattr(spec.annotation, "__args__", ())]
-        section = next((o for o in options if isinstance(o, type) and issubclass(o, BaseModel)), None)
-        keys += valid_keys(section, f"{prefix}{name}.") if section else [f"{prefix}{name}"]
-    return keys
+def _part(section: str, usual: str, table: Mapping[str, Any]) -> Any:
+    """The part of a scheme that a table chooses and sets."""
+    if not isinstance(table, Mapping):
+        raise ConfigError(f"{section} is {table!r}; it must be a table")
+    key = _CHOOSES.get(section, "kind")
+    settings = {name: value for name, value in table.items() if name != key}
+    return to_record(section, PARTS[section][table.get(key, usual)], settings)
 
 
-def _explain(detail: Mapping[str, Any]) -> str:
-    path = ".".join(str(part) for part in detail["loc"] if part not in ("constrained-int", "literal['auto']"))
-    if detail["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(path, valid_keys(), n=1, cutoff=0.0)
-        return f"unknown key {path}; did you mean {near[0]}?"
-    if detail["type"] == "missing":
-        return f"{path} is missing"
-    message = str(detail["msg"]).removeprefix("Value error, ")
-    value = detail["input"]
-    shown = "" if isinstance(value, (dict, BaseModel)) else f" (it is {_show(value)})"
-    return f"{path}: {message}{shown}" if path else message
-
-
-def _show(value: object) -> str:
-    return "infinite" if isinstance(value, float) and math.isinf(value) else repr(value)
+def _affordable(privacy: ClientPrivacy, *, clients: int, cohort: int) -> int:
+    assert privacy.epsilon is not None
+    event = privacy.sampling_of(clients=clients, cohort=cohort).event(float(privacy.noise_multiplier))
+    rounds = accounting.affordable_rounds(event, epsilon=privacy.epsilon, delta=privacy.delta)
+    if rounds == 0:
+        raise ConfigError(
+            f"not one round fits into privacy.epsilon = {privacy.epsilon}; raise it, or the noise "
+            '(privacy.noise_multiplier = "auto" finds it)'
+        )
+    return rounds

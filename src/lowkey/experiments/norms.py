@@ -17,7 +17,7 @@ def first_norms(experiment: Experiment, clients: int) -> NDArray[np.float64]:
     """
     scheme, start, trainer = experiment.scheme, experiment.initial_weights, experiment.trainer
     checks.at_least("clients", clients, 1)
-    operator = scheme.codec.operator(start.size, 1)
+    operator = scheme.operator(start.size, 1)
     chosen = subset(PublicStream(scheme.seed, "norms"), trainer.num_clients, min(clients, trainer.num_clients))
     norms = []
     for client in chosen.tolist():

@@ -3,35 +3,45 @@
 from __future__ import annotations
 
 import difflib
+import sys
 import tomllib
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from lowkey.errors import ConfigError
-from lowkey.experiments.nested import merge, read
+from lowkey.experiments.config import Config, parse
+from lowkey.experiments.nested import merge, override, read
+from lowkey.tasks import TASKS
 
 
 @cache
 def presets() -> dict[str, dict[str, Any]]:
-    """Configuration tables by name. A file holds a [base] and, per preset, what differs from it.
+    """Configuration tables by name. A file of a task holds a [base] and, per preset, what differs from it.
 
     Where the same presets exist for several sources of data, ``[sources.NAME]`` has what differs for a source: a base
     and presets again. A source may have presets that others have not.
     """
     found = {}
-    for file in sorted(resources.files("lowkey.experiments").joinpath("presets").iterdir(), key=lambda f: f.name):
-        if file.name.endswith(".toml"):
-            content = tomllib.loads(file.read_text(encoding="utf-8"))
-            group = file.name.removesuffix(".toml")
-            for source, differing in content.get("sources", {"": {}}).items():
-                base = merge(content["base"], differing.get("base", {}))
-                rows = merge(content["presets"], differing.get("presets", {}))
-                for row, table in rows.items():
-                    name = "/".join(part for part in (group, source, row) if part)
-                    found[name] = merge(base, table) | {"name": name}
+    for task in TASKS:
+        package = TASKS[task].presets
+        if package is None:
+            continue
+        for file in sorted(resources.files(package).joinpath("presets").iterdir(), key=lambda f: f.name):
+            if file.name.endswith(".toml"):
+                found.update(_of_file(task, file.name.removesuffix(".toml"), tomllib.loads(file.read_text("utf-8"))))
     return found
+
+
+def _of_file(task: str, group: str, content: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for source, differing in content.get("sources", {"": {}}).items():
+        base = merge(content["base"], differing.get("base", {}))
+        rows = merge(content["presets"], differing.get("presets", {}))
+        for row, table in rows.items():
+            name = "/".join(part for part in (group, source, row) if part)
+            yield name, {"task": task} | merge(base, table) | {"name": name}
 
 
 def find(name: str) -> dict[str, Any]:
@@ -40,6 +50,26 @@ def find(name: str) -> dict[str, Any]:
         return presets()[name]
     path = Path(name)
     if path.suffix == ".toml":
+        place = str(path.resolve().parent)
+        if place not in sys.path:  # a study's own task is looked for beside its settings
+            sys.path.append(place)
         return {"name": path.stem} | read(path)
     near = difflib.get_close_matches(name, presets(), n=1, cutoff=0.0)
     raise ConfigError(f"no preset is called {name!r}; did you mean {near[0]}? 'lowkey presets list' shows all")
+
+
+def load_config(source: str | Path | Config, changes: Iterable[str] = (), *, nodes: int | None = None) -> Config:
+    """A resolved configuration.
+
+    Parameters
+    ----------
+    source : str, Path or Config
+        The name of a preset, the path of a TOML file, or the configuration of an earlier run.
+    changes : iterable of str
+        Assignments such as ``"codec.ratio=0.1"``; values are TOML, bare words are strings.
+    nodes : int or None
+        For how many real nodes it is to be, each of them one client. None: as many clients as it says.
+    """
+    table = source.to_table() if isinstance(source, Config) else find(str(source))
+    config = parse(override(table, changes))
+    return (config if nodes is None else config.for_nodes(nodes)).resolve()

@@ -20,7 +20,7 @@ from lowkey.errors import InUse, RunError
 from lowkey.experiments.checkpoints import Checkpoint, DamagedCheckpointError, pack, unpack
 from lowkey.experiments.config import Config, parse
 from lowkey.experiments.nested import read
-from lowkey.experiments.scores import evaluated_rounds, headline
+from lowkey.experiments.scores import evaluated_rounds
 from lowkey.federation import RoundRecord, RunState
 from lowkey.privacy import Ledger
 
@@ -28,17 +28,16 @@ FAILURE_FILE = "failure.json"
 _KEPT_CHECKPOINTS = 2
 _PACKAGES = ("lowkey", "numpy", "scipy", "torch", "dp-accounting", "cryptography", "safetensors")
 _FREE_TO_CHANGE = (
-    "federation.rounds",
-    "federation.attempts",
     "federation.min_clients",
-    "evaluation",
+    "schedule",
     "runtime",
     "deployment",
     "paper",
     "name",
-    "privacy.target_epsilon",
+    "privacy.epsilon",
+    "privacy.rounds",
     "privacy.max_contributions",
-    "privacy.secagg",
+    "privacy.aggregation",
 )
 
 
@@ -102,7 +101,7 @@ class RunDirectory:
             run = self._environment().get("run")
             if run is None:
                 raise RunError(f"{self.path} was made by an earlier version of Lowkey; go on with it in that version")
-            shared = self.config.privacy.ledger if self.config.privacy else None
+            shared = self.config.federation.ledger
             self._ledger = Ledger(Path(shared) if shared else self.path / "ledger.jsonl", run=run)
         return self._ledger
 
@@ -158,10 +157,10 @@ class RunDirectory:
 
         Best and final values are of the scores by which the run is judged, all of the same round.
         """
-        metrics = self.metrics()
+        metrics, scores = self.metrics(), self.config.find_task().scores
         last = metrics[-1] if metrics else {}
-        evaluated = evaluated_rounds(metrics) or [{}]
-        names = headline(evaluated[-1])
+        evaluated = evaluated_rounds(metrics, scores) or [{}]
+        names = [score.name for score in scores]
         best = max(evaluated, key=lambda m: m.get(names[0], 0.0))
         return {
             "preset": self.config.name,
@@ -235,7 +234,7 @@ def _is_run(path: Path) -> bool:
 
 def _fixed_settings(config: Config) -> dict[str, Any]:
     """Dotted settings on which results and promises rest."""
-    flat = _flatten(config.model_dump(mode="json"))
+    flat = _flatten(config.to_table())
     return {k: v for k, v in flat.items() if not any(k == free or k.startswith(f"{free}.") for free in _FREE_TO_CHANGE)}
 
 

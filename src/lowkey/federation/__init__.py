@@ -1,6 +1,7 @@
 """The round and the run: schemes, client, server flow."""
 
-from lowkey.federation.client import Client
+from lowkey.federation.aggregation import AGGREGATORS
+from lowkey.federation.client import Attendance, Client
 from lowkey.federation.records import (
     ClientState,
     Reply,
@@ -9,12 +10,16 @@ from lowkey.federation.records import (
     RoundRecord,
     RunState,
 )
-from lowkey.federation.round import drive, initial_state, round_flow
+from lowkey.federation.round import drive, initial_state, released_model, round_flow
 from lowkey.federation.run import Federation, Schedule, StoppedBy
-from lowkey.federation.schemes import SCHEMES, Scheme, make_scheme
+from lowkey.federation.scheme import FAMILIES, PARTS, SCHEMES, Scheme, is_private, require_fit, scheme, usual_parts
 
 __all__ = [
+    "AGGREGATORS",
+    "FAMILIES",
+    "PARTS",
     "SCHEMES",
+    "Attendance",
     "Client",
     "ClientState",
     "Federation",
@@ -28,6 +33,10 @@ __all__ = [
     "StoppedBy",
     "drive",
     "initial_state",
-    "make_scheme",
+    "is_private",
+    "released_model",
+    "require_fit",
     "round_flow",
+    "scheme",
+    "usual_parts",
 ]

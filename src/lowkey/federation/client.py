@@ -2,40 +2,44 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 import numpy as np
 
-from lowkey.errors import InvalidInput, ProtocolViolation
+from lowkey import checks
+from lowkey.errors import CannotContribute, InvalidInput, ProtocolViolation
 from lowkey.federation.records import (
     Adverts,
     ClientState,
     Confirmations,
     FromMember,
     Invite,
-    MemberState,
     Reply,
     Request,
     Survivors,
     ToMember,
 )
-from lowkey.federation.schemes import Scheme
-from lowkey.privacy import (
-    ClientLedger,
-    ClientLevelPrivacy,
-    Measurement,
-    Noised,
-    NoPrivacy,
-    Policy,
-    Terms,
-    flip_coin,
-)
-from lowkey.protocols import Keys, LocalUpdate, Operator, Trainer
+from lowkey.federation.scheme import Scheme
+from lowkey.privacy import ClientLedger, Measurement, Policy, Terms, flip_coin
+from lowkey.protocols import Keys, Operator, Trainer
 from lowkey.rng import OSSecrets, Secrets, generator
-from lowkey.secagg import Delivery, advertise, confirm, mask, reveal, share
+from lowkey.secagg import Delivery, MemberState, advertise, confirm, mask, reveal, share
 from lowkey.timing import StageClock
-from lowkey.types import FloatArray
+from lowkey.types import FloatArray, Words
+
+
+class Attendance:
+    """How many clients tried to train here since the last look, and why some of them had nothing to send."""
+
+    def __init__(self) -> None:
+        self.tried, self.excuses = 0, list[str]()
+
+    def take(self) -> tuple[int, list[str]]:
+        """Figures so far; counting starts again."""
+        taken = self.tried, self.excuses
+        self.tried, self.excuses = 0, []
+        return taken
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,13 +48,25 @@ class Client:
 
     Parameters
     ----------
-    scheme : what this client has agreed to; a server with other terms meets a refusal.
-    trainer : its way to learn.
-    secrets : source of noise, coins and keys.
-    keys : who is enrolled, and this client's own signing key; needed for secure aggregation.
-    policy, ledger : what the client insists on, and its own record of the rounds it joined, for a client that guards
-        itself against the server. Both come into play under secure aggregation, and only for one client each.
-    clock : gets the seconds of each stage.
+    scheme : Scheme
+        What this client has agreed to; a server with other terms meets a refusal.
+    trainer : Trainer
+        Its way to learn.
+    secrets : Secrets
+        Source of noise, coins and keys.
+    keys : Keys or None
+        Who is enrolled, and this client's own signing key; needed for secure aggregation.
+    policy, ledger : Policy, ClientLedger or None
+        What the client insists on, and its own record of the rounds it joined, for a client that guards itself against
+        the server. Both come into play under secure aggregation, and only for one client each.
+    excused : type of exception
+        What may keep a client from contributing to a private round, which it then answers with noise on zeros. In a
+        simulation only what a trainer says on purpose: anything else is a defect. At a real node every exception, as
+        staying away would tell something about the data.
+    clock : StageClock
+        Gets the seconds of each stage.
+    attendance : Attendance
+        Gets what kept clients from contributing. It stays where the client is.
     """
 
     scheme: Scheme
@@ -59,7 +75,9 @@ class Client:
     keys: Keys | None = None
     policy: Policy | None = None
     ledger: ClientLedger | None = None
+    excused: type[Exception] = CannotContribute
     clock: StageClock = field(default_factory=StageClock)
+    attendance: Attendance = field(default_factory=Attendance)
 
     def handle(self, state: ClientState, request: Request) -> tuple[ClientState, Reply]:
         """Answer one request.
@@ -67,10 +85,13 @@ class Client:
         Guarantees
         ----------
         In a private scheme a vector leaves only clipped, with a fresh share of noise and, under secure aggregation,
-        masked; of the same length and weight for every member. A client that cannot contribute (no data, a diverging
-        update), or that has reached its limit of contributions, sends noise on zeros: staying away would tell
-        something about its data. Any other exception is a defect and is raised. A client contributes to an attempt at
-        a round once.
+        masked; of the same length and weight for every member. A client that is excused, or that has reached its limit
+        of contributions, sends noise on zeros: staying away would tell something about its data. A client contributes
+        to an attempt at a round once.
+
+        Raises
+        ------
+        CannotContribute : in a scheme without privacy, where nothing hides that a client has nothing to send.
         """
         if request.message is not None and not isinstance(request.message, Delivery):
             with self.clock.stage("agree"):
@@ -82,18 +103,70 @@ class Client:
             answered=(request.round, request.attempt),
             contributions=state.contributions + (request.weights is not None),
         )
-        operator = self.scheme.codec.operator(self.trainer.num_coordinates, request.round)
         privacy = self.scheme.privacy
-        if isinstance(privacy, NoPrivacy):
-            return after, self._open(privacy, state, request, operator)
-        noised = self._noised(privacy, state, request, operator, self._within_limits(privacy, state, request))
-        if request.message is None:
-            if self.scheme.aggregation == "masked":
-                raise InvalidInput("the server asks for an unmasked vector, which this client does not give")
-            return after, Reply(round=request.round, attempt=request.attempt, vector=noised.value)
-        with self.clock.stage("mask"):
-            member, masked = mask(_member(state, request), request.message, noised.value)
-        return replace(after, member=member), Reply(round=request.round, attempt=request.attempt, vector=masked)
+        if request.weights is None and not privacy.private:
+            raise InvalidInput("the request has no model, and the scheme has no members that only add noise")
+        if request.message is None and privacy.aggregation == "masked":
+            raise InvalidInput("the server asks for an unmasked vector, which this client does not give")
+        operator = self.scheme.operator(self.trainer.num_coordinates, request.round)  # 3
+        source = self.secrets.source("noise", request.round, request.attempt, state.client)
+        measurement, weight = None, 1.0
+        if self._may_contribute(state, request) and flip_coin(source, privacy.sampling.coin):  # 4
+            measurement, weight = self._measure(state, request, operator)  # 5, 6
+        with self.clock.stage("protect"):  # 7, 8
+            vector = privacy.protect(
+                measurement, length=operator.num_measurements, clip_norm=request.clip_norm, source=source
+            ).value
+        if request.message is not None:
+            with self.clock.stage("mask"):
+                member, masked = mask(_member(state, request), request.message, vector)  # type: ignore[arg-type]
+            after, vector = replace(after, member=member), masked
+        reply = Reply(round=request.round, attempt=request.attempt, vector=_weighted(vector, weight), weight=weight)
+        return after, reply
+
+    def _measure(self, state: ClientState, request: Request, operator: Operator) -> tuple[Measurement | None, float]:
+        """The compressed update and its weight; without an update where the client is excused."""
+        assert request.weights is not None  # or it may not contribute
+        self.attendance.tried += 1
+        try:
+            with self.clock.stage("train"):
+                rng = generator(self.scheme.seed, "local training", request.round, state.client)
+                local = self.trainer.train(request.weights, state.client, rng)
+            with self.clock.stage("compress"):
+                measured = operator.forward(local.update)
+            if not checks.is_finite(measured):
+                raise CannotContribute(
+                    "its update holds NaN or infinite numbers; lower the learning rate or check the data"
+                )
+        except self.excused as error:
+            self.attendance.excuses.append(str(error) or type(error).__name__)
+            if not self.scheme.private:
+                raise CannotContribute(self.attendance.excuses[-1]) from error
+            return None, 1.0
+        return Measurement(measured), float(local.num_examples) if self.scheme.weight_by_examples else 1.0
+
+    def _may_contribute(self, state: ClientState, request: Request) -> bool:
+        """Whether this client's data may enter the sum; its own ledger, if it has one, knows before anything is sent.
+
+        The one place where limits count: that of the scheme, by the client's memory or its ledger of this run, and
+        those of its own policy, over all runs.
+        """
+        limit, ledger = self.scheme.privacy.max_contributions, self.ledger
+        if request.message is None or ledger is None:
+            return request.weights is not None and (limit is None or state.contributions < limit)
+        terms, session = self._terms(request), _member(state, request).session
+        spent = len(ledger.participations(session.run))
+        within = request.weights is not None and (limit is None or spent < limit)
+        within = within and (self.policy is None or self.policy.may_contribute(ledger, terms))
+        ledger.join(
+            session.run,
+            session.round,
+            session.attempt,
+            noise_multiplier=terms.noise_multiplier,
+            coin=terms.coin,
+            contributes=within,
+        )
+        return within
 
     def _agree(self, state: ClientState, request: Request, message: ToMember) -> tuple[ClientState, Reply]:
         """A step of the secure aggregation that carries no vector."""
@@ -112,66 +185,18 @@ class Client:
                 session = self.scheme.session(message.run, request.round, request.attempt, message.roster, terms)
                 member, reply = advertise(session, identity, source)
             case Adverts():
-                member, reply = share(_member(state, request), message.adverts, self.keys.directory, source)
+                member, reply = share(_member(state, request), message.adverts, self.keys.verify_keys, source)
             case Survivors():
                 member, reply = confirm(_member(state, request), message.survivors, identity)
             case Confirmations():
-                _, reply = reveal(_member(state, request), message.confirmations, self.keys.directory)
+                _, reply = reveal(_member(state, request), message.confirmations, self.keys.verify_keys)
                 member = None
             case _:
                 raise InvalidInput(f"a {type(message).__name__} is no step of its own")
         return replace(state, member=member), Reply(round=request.round, attempt=request.attempt, message=reply)
 
-    def _open(self, privacy: NoPrivacy, state: ClientState, request: Request, operator: Operator) -> Reply:
-        local, measurement = self._measure(state, request, operator)
-        with self.clock.stage("protect"):
-            vector = privacy.protect(measurement).value
-        weight = float(local.num_examples) if self.scheme.weight_by_examples else 1.0
-        return Reply(round=request.round, attempt=request.attempt, vector=_weighted(vector, weight), weight=weight)
-
-    def _noised(
-        self, privacy: ClientLevelPrivacy, state: ClientState, request: Request, operator: Operator, within: bool
-    ) -> Noised:
-        if request.clip_norm is None:
-            raise InvalidInput("the request has no clip norm, which a private scheme needs")
-        source = self.secrets.source("noise", request.round, request.attempt, state.client)
-        measurement = None
-        if within and flip_coin(source, privacy.sampling.coin):
-            with contextlib.suppress(InvalidInput):
-                _, measurement = self._measure(state, request, operator)
-        with self.clock.stage("protect"):
-            return privacy.protect(
-                measurement, length=operator.num_measurements, clip_norm=request.clip_norm, source=source
-            )
-
-    def _within_limits(self, privacy: ClientLevelPrivacy, state: ClientState, request: Request) -> bool:
-        """Whether this client's data may enter the sum; its own ledger knows before anything is sent."""
-        limit = privacy.max_contributions
-        within = request.weights is not None and (limit is None or state.contributions < limit)
-        if request.message is not None and self.ledger is not None:
-            terms, session = self._terms(request), _member(state, request).session
-            within = within and (self.policy is None or self.policy.may_contribute(self.ledger, terms))
-            self.ledger.join(
-                session.run,
-                session.round,
-                session.attempt,
-                noise_multiplier=terms.noise_multiplier,
-                coin=terms.coin,
-                contributes=within,
-            )
-        return within
-
     def _terms(self, request: Request) -> Terms:
         return self.scheme.terms(self.trainer.num_coordinates, request.round)
-
-    def _measure(self, state: ClientState, request: Request, operator: Operator) -> tuple[LocalUpdate, Measurement]:
-        if request.weights is None:
-            raise InvalidInput("the request has no model, and the scheme has no noise-only members")
-        with self.clock.stage("train"):
-            rng = generator(self.scheme.seed, "local training", request.round, state.client)
-            local = self.trainer.train(request.weights, state.client, rng)
-        with self.clock.stage("compress"):
-            return local, Measurement(operator.forward(local.update))
 
 
 def _member(state: ClientState, request: Request) -> MemberState:
@@ -184,5 +209,5 @@ def _member(state: ClientState, request: Request) -> MemberState:
     return member
 
 
-def _weighted(vector: FloatArray, weight: float) -> FloatArray:
-    return vector if weight == 1.0 else vector * np.float32(weight)
+def _weighted(vector: FloatArray | Words, weight: float) -> FloatArray | Words:
+    return vector if weight == 1.0 else cast(FloatArray, vector) * np.float32(weight)

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from lowkey.secagg import Advert, Confirmation, Delivery, Revealed, SealedShares
-from lowkey.secagg import ClientState as _MemberState
-from lowkey.server import ServerState
+from lowkey.secagg import Advert, Confirmation, Delivery, MemberState, Revealed, SealedShares
+from lowkey.server import State
 from lowkey.types import ClientId, Evaluation, FloatArray, Words
 
 if TYPE_CHECKING:
@@ -45,7 +44,6 @@ class Confirmations:
 
 
 ToMember: TypeAlias = Invite | Adverts | Delivery | Survivors | Confirmations
-MemberState: TypeAlias = _MemberState
 FromMember: TypeAlias = Advert | SealedShares | Confirmation | Revealed
 
 
@@ -111,13 +109,27 @@ class ClientState:
 class RunState:
     """What the server carries from round to round; with the configuration and the ledger, all that resuming needs.
 
-    Random streams are named by seed and round, so ``round`` is also the state of every generator. ``clip_norm`` is S of
-    the next round where it is not the configured one.
+    Random streams are named by seed and round, so ``round`` is also the state of every generator.
+
+    Attributes
+    ----------
+    round : int
+        The last one that was finished.
+    weights : array
+        What clients train from; :func:`lowkey.federation.released_model` gives what is evaluated and released.
+    gathered, optimiser, average : State
+        What the server's three parts remember.
+    clip_norm : float or None
+        S of the next round, where it is not the configured one.
+    bytes_up, bytes_down : int
+        Of all vectors and models so far.
     """
 
     round: int
     weights: FloatArray = field(repr=False)
-    server: ServerState = field(repr=False)
+    gathered: State = field(default_factory=dict, repr=False)
+    optimiser: State = field(default_factory=dict, repr=False)
+    average: State = field(default_factory=dict, repr=False)
     clip_norm: float | None = None
     bytes_up: int = 0
     bytes_down: int = 0
@@ -146,8 +158,8 @@ class RoundRecord:
     """One line of metrics.jsonl.
 
     ``epsilon`` is about people who see the released models, ``server_epsilon`` about the server and everybody else who
-    knows the rosters; None where no finite ε is true. ``traffic`` has bytes of messages besides vectors and models,
-    where messages are real.
+    knows the rosters; None where no finite ε is true. ``runtime`` has what a runtime can tell of the round: bytes of
+    messages besides vectors and models where messages are real; in a simulation, how many clients could not contribute.
     """
 
     outcome: RoundOutcome
@@ -155,7 +167,7 @@ class RoundRecord:
     epsilon: Epsilon | None
     server_epsilon: float | None
     seconds: Mapping[str, float]
-    traffic: Mapping[str, int] = field(default_factory=dict)
+    runtime: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def round(self) -> int:
@@ -179,7 +191,7 @@ class RoundRecord:
             "bytes_down_per_client": outcome.bytes_down_per_client,
             "bytes_up_total": outcome.state.bytes_up,
             "bytes_down_total": outcome.state.bytes_down,
-            **self.traffic,
+            **self.runtime,
             "survivors": outcome.survivors,
             "update_norm": outcome.update_norm,
             "residual_norm": outcome.residual_norm,

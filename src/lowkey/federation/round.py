@@ -1,4 +1,4 @@
-"""One round, top to bottom.
+"""One round, top to bottom. The numbers are those of "One round" in ARCHITECTURE.md.
 
 ``round_flow`` is a generator: it yields requests by client and is sent the replies; a runtime in between (worker
 processes, a network) carries them. It never touches a client's data, and in a private scheme sees only noised vectors.
@@ -6,19 +6,19 @@ processes, a network) carries them. It never touches a client's data, and in a p
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator
+from functools import partial
 from types import MappingProxyType
 
-import numpy as np
-
 from lowkey import checks
+from lowkey.federation.aggregation import AGGREGATORS, Attempt, Replies, Requests
 from lowkey.federation.records import RoundOutcome, RunState
-from lowkey.federation.schemes import Scheme
-from lowkey.federation.sums import Replies, Requests, open_mean, private_mean
-from lowkey.privacy import ClientLevelPrivacy, Ledger
+from lowkey.federation.scheme import Scheme
+from lowkey.privacy import Ledger
 from lowkey.protocols import Ask
 from lowkey.rng import PublicStream, Secrets
-from lowkey.secagg import Directory
+from lowkey.secagg import VerifyKeys
 from lowkey.timing import StageClock
 from lowkey.types import FloatArray
 
@@ -31,63 +31,77 @@ def round_flow(
     secrets: Secrets,
     ledger: Ledger,
     clock: StageClock,
-    directory: Directory = MappingProxyType({}),
+    verify_keys: VerifyKeys = MappingProxyType({}),
 ) -> Generator[Requests, Replies, RoundOutcome]:
     """Play the round after ``state``.
 
     Parameters
     ----------
-    scheme, state : the way to learn, and how far it has come.
-    attempt : at this round, from 0; every attempt has its own cohort, keys and noise.
-    secrets : draw cohorts of private schemes.
-    ledger : told what a private round costs, before its sum can be known.
-    clock : gets the seconds of each stage.
-    directory : verify keys of the enrolled clients; needed under secure aggregation.
+    scheme, state : Scheme, RunState
+        The way to learn, and how far it has come.
+    attempt : int
+        At this round, from 0; every attempt has its own cohort, keys and noise.
+    secrets : Secrets
+        Draw the rosters of private schemes.
+    ledger : Ledger
+        Told what a private round costs, before its sum can be known.
+    clock : StageClock
+        Gets the seconds of each stage.
+    verify_keys : VerifyKeys
+        Of the enrolled clients; needed under secure aggregation.
     """
     number, privacy = state.round + 1, scheme.privacy
-    operator = scheme.codec.operator(state.weights.size, number)
+    operator = scheme.operator(state.weights.size, number)
 
-    # 1. Who takes part: secretly where amplification is claimed, reproducibly where nothing is.
+    # 1. Roster: drawn secretly where amplification is claimed, reproducibly where nothing is.
     draws = secrets.source("cohort", number, attempt) if scheme.private else PublicStream(scheme.seed, "cohort", number)
     cohort = privacy.sampling.draw(draws)
 
-    # 2. Every member trains, compresses and protects; only the mean is kept.
-    if isinstance(privacy, ClientLevelPrivacy):
-        mean = yield from private_mean(
-            scheme, privacy, state, operator, cohort,
-            number=number, attempt=attempt, ledger=ledger, directory=directory, clock=clock,
-        )  # fmt: skip
-    else:
-        mean = yield from open_mean(number, attempt, state, operator, cohort, privacy.survivors, clock)
+    # 2 to 12. Every member trains, compresses and protects; what it costs is on disk before the sum can be known.
+    aggregate = AGGREGATORS[privacy.aggregation]
+    summed = yield from aggregate(
+        Attempt(
+            scheme=scheme, state=state, number=number, attempt=attempt, operator=operator, cohort=cohort,
+            ledger=ledger, verify_keys=verify_keys, clock=clock,
+        )
+    )  # fmt: skip
 
-    # 3. Momentum, error feedback, recovery: pure post-processing of the mean.
+    # 13. Gather, in the compressed domain: what earlier rounds left over, and decoding.
+    decode = partial(scheme.decoder.decode, operator, layers=scheme.layers)
     with clock.stage("decode"):
-        step = scheme.server.step(state.server, mean.value, operator, scheme.decoder, mean.noise)
-    update = step.decoded.update
-    update_norm = checks.finite_norm("the decoded update", update)
-    weights = np.add(update, state.weights, out=update)  # the update's memory becomes the new model
+        gathered = scheme.gather.gather(state.gathered, summed.mean.value, operator, decode, summed.mean.noise)
 
-    up, down = scheme.vector_bytes(operator), 4 * weights.size
+    # 14. Step: the optimiser moves the model, and the average that will be released follows.
+    noise = gathered.noise * math.sqrt(operator.num_measurements / operator.num_coordinates)
+    optimiser, step = scheme.server.apply(state.optimiser, gathered.decoded.update, noise)
+    step_norm = checks.finite_norm("the step of the model", step)
+    weights = state.weights + step
+    average = scheme.averaging.add(state.average, weights, number)
+
+    # 15. Outcome: the new state, and numbers about the round that may be published.
+    up, down = privacy.wire(operator.num_measurements).num_bytes, 4 * weights.size
     return RoundOutcome(
         state=RunState(
             round=number,
             weights=weights,
-            server=step.state,
-            clip_norm=mean.clip_norm,
+            gathered=gathered.state,
+            optimiser=optimiser,
+            average=average,
+            clip_norm=summed.mean.clip_norm,
             bytes_up=state.bytes_up + up * cohort.size,
             bytes_down=state.bytes_down + round(down * privacy.sampling.expected_size),  # the true number is secret
         ),
         bytes_up_per_client=up,
         bytes_down_per_client=down,
-        survivors=mean.survivors,
-        update_norm=update_norm,
-        residual_norm=step.residual_norm,
-        nonzeros=step.decoded.nonzeros,
-        relative_gap=step.decoded.relative_gap,
-        iterations=step.decoded.iterations,
-        stopped=step.decoded.stopped,
-        regularisation=step.decoded.regularisation,
-        median_norm=mean.median_norm,
+        survivors=summed.survivors,
+        update_norm=step_norm,
+        residual_norm=gathered.residual_norm,
+        nonzeros=gathered.decoded.nonzeros,
+        relative_gap=gathered.decoded.relative_gap,
+        iterations=gathered.decoded.iterations,
+        stopped=gathered.decoded.stopped,
+        regularisation=gathered.decoded.regularisation,
+        median_norm=summed.median_norm,
     )
 
 
@@ -104,5 +118,16 @@ def drive(flow: Generator[Requests, Replies, RoundOutcome], ask: Ask) -> RoundOu
 
 def initial_state(scheme: Scheme, weights: FloatArray) -> RunState:
     """The state before round 1."""
-    operator = scheme.codec.operator(weights.size, 1)
-    return RunState(round=0, weights=weights, server=scheme.server.init(operator))
+    operator = scheme.operator(weights.size, 1)
+    return RunState(
+        round=0,
+        weights=weights,
+        gathered=scheme.gather.init(operator),
+        optimiser=scheme.server.init(weights),
+        average=scheme.averaging.init(weights),
+    )
+
+
+def released_model(scheme: Scheme, state: RunState) -> FloatArray:
+    """The model that is evaluated and released: the last one, or an average of iterates."""
+    return scheme.averaging.released(state.average, state.weights)

@@ -10,14 +10,14 @@ from typing import Literal
 
 from lowkey import checks
 from lowkey import privacy as accounting
-from lowkey.errors import BudgetExhausted, RoundFailed
+from lowkey.errors import BudgetExhausted, InvalidInput, RoundFailed
 from lowkey.federation.records import RoundOutcome, RoundRecord, RunState
-from lowkey.federation.round import drive, round_flow
-from lowkey.federation.schemes import Scheme
-from lowkey.privacy import ClientLevelPrivacy, Ledger
+from lowkey.federation.round import drive, released_model, round_flow
+from lowkey.federation.scheme import Scheme
+from lowkey.privacy import Ledger
 from lowkey.protocols import Ask, Evaluator, Observer
 from lowkey.rng import OSSecrets, Secrets
-from lowkey.secagg import Directory
+from lowkey.secagg import VerifyKeys
 from lowkey.timing import StageClock
 from lowkey.types import Evaluation
 
@@ -32,23 +32,30 @@ class Schedule:
 
     Parameters
     ----------
-    rounds : last round.
-    target_epsilon : do not start a round after which the claimed ε (PLD) would pass this; None for no limit.
-    evaluate_every : rounds between evaluations; the last round is always evaluated.
-    attempts : how often a round that failed (too few survivors) is tried before the run stops.
+    rounds : int or "auto"
+        The last round; a run also stops before a round that would pass the target ε. "auto", in a configuration: as
+        many as the target allows.
+    evaluate_every : int
+        Rounds between evaluations; the last round is always evaluated.
+    attempts : int
+        How often a round that failed (too few survivors) is tried before the run stops.
     """
 
-    rounds: int
-    target_epsilon: float | None = None
+    rounds: int | Literal["auto"] = 200
     evaluate_every: int = 1
     attempts: int = 3
 
     def __post_init__(self) -> None:
-        checks.at_least("federation.rounds", self.rounds, 1)
-        checks.at_least("evaluation.every", self.evaluate_every, 1)
-        checks.at_least("federation.attempts", self.attempts, 1)
-        if self.target_epsilon is not None:
-            checks.positive("privacy.target_epsilon", self.target_epsilon)
+        if self.rounds != "auto":
+            checks.at_least("schedule.rounds", self.rounds, 1)  # type: ignore[arg-type]
+        checks.at_least("schedule.evaluate_every", self.evaluate_every, 1)
+        checks.at_least("schedule.attempts", self.attempts, 1)
+
+    @property
+    def last_round(self) -> int:
+        if self.rounds == "auto":
+            raise InvalidInput("schedule.rounds is 'auto'; resolve the configuration first")
+        return self.rounds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +63,7 @@ class Federation:
     """All that a run needs besides its state.
 
     ``number_attempt`` gives the next attempt at a round a number that no client has heard before, also after a crash;
-    by default it is what the ledger knows. ``take_traffic`` gives the figures of a round's
-    messages, where they are real.
+    by default it is what the ledger knows. ``take_figures`` gives what the runtime can tell of a round.
     """
 
     scheme: Scheme
@@ -66,9 +72,9 @@ class Federation:
     ledger: Ledger = field(default_factory=lambda: Ledger(None, run="in memory"))
     secrets: Secrets = field(default_factory=OSSecrets)
     clock: StageClock = field(default_factory=StageClock)
-    directory: Directory = field(default_factory=dict, repr=False)
+    verify_keys: VerifyKeys = field(default_factory=dict, repr=False)
     number_attempt: Callable[[int], int] | None = None
-    take_traffic: Callable[[], Mapping[str, int]] = dict
+    take_figures: Callable[[], Mapping[str, int]] = dict
 
     def run(
         self,
@@ -82,18 +88,18 @@ class Federation:
 
         ``save`` is called after every round, before the observers, and must make the round durable.
         """
-        while state.round < schedule.rounds:
-            if self._next_round_passes(schedule.target_epsilon):
+        while state.round < schedule.last_round:
+            if self._next_round_passes():
                 if state.round == 0:
                     raise BudgetExhausted(
-                        f"already the first round would pass privacy.target_epsilon = {schedule.target_epsilon}; raise "
+                        f"already the first round would pass privacy.epsilon = {self.scheme.privacy.epsilon}; raise "
                         "the noise multiplier or the target ('lowkey privacy calibrate' finds the noise)"
                     )
                 return state, "privacy target"
             state, record = self._play(state, schedule)
             save(state, record)
             for observer in observers:
-                observer(record)
+                observer(record.to_json())
         return state, "rounds"
 
     def _play(self, state: RunState, schedule: Schedule) -> tuple[RunState, RoundRecord]:
@@ -101,11 +107,11 @@ class Federation:
         outcome = self._try(state, schedule)
         with self.clock.stage("account"):
             spent = self.epsilon()
-            last = outcome.state.round == schedule.rounds or self._next_round_passes(schedule.target_epsilon)
+            last = outcome.state.round == schedule.last_round or self._next_round_passes()
         evaluation: Evaluation = {}
         if last or outcome.state.round % schedule.evaluate_every == 0:
             with self.clock.stage("evaluate"):
-                evaluation = self.evaluate(outcome.state.weights)
+                evaluation = self.evaluate(released_model(self.scheme, outcome.state))
         seconds = self.clock.take() | {"round": time.perf_counter() - started}
         record = RoundRecord(
             outcome=outcome,
@@ -113,7 +119,7 @@ class Federation:
             epsilon=spent,
             server_epsilon=self.server_epsilon() if spent else None,
             seconds=seconds,
-            traffic=self.take_traffic(),
+            runtime=self.take_figures(),
         )
         return outcome.state, record
 
@@ -124,12 +130,12 @@ class Federation:
             attempt = max(attempt + 1, (self.number_attempt or self.ledger.next_attempt)(state.round + 1))
             flow = round_flow(
                 self.scheme, state, attempt=attempt, secrets=self.secrets, ledger=self.ledger, clock=self.clock,
-                directory=self.directory,
+                verify_keys=self.verify_keys,
             )  # fmt: skip
             try:
                 return drive(flow, self.ask)
             except RoundFailed as error:
-                if tries_left == 0 or self._next_round_passes(schedule.target_epsilon):
+                if tries_left == 0 or self._next_round_passes():
                     raise
                 _log.warning("round %d, attempt %d failed: %s", state.round + 1, attempt, error)
         raise AssertionError("unreachable: the last attempt returns or raises")
@@ -137,7 +143,7 @@ class Federation:
     def epsilon(self) -> accounting.Epsilon | None:
         """What has been spent so far; None where no finite ε is true (no privacy, no noise, replayed secrets)."""
         privacy = self.scheme.privacy
-        if not isinstance(privacy, ClientLevelPrivacy) or privacy.event() is None or not self.secrets.claims_privacy:
+        if privacy.event() is None or not self.secrets.claims_privacy:
             return None
         return accounting.epsilon(self.ledger.events, privacy.delta)
 
@@ -147,15 +153,15 @@ class Federation:
         A client that keeps to its limit of contributions is asked no more often than that in this run.
         """
         privacy = self.scheme.privacy
-        if not isinstance(privacy, ClientLevelPrivacy) or privacy.event() is None:
+        if privacy.event() is None:
             return None
         own = self.ledger.events_of(self.ledger.run)
         others = [entry.event for entry in self.ledger.entries if entry.spent and entry.run != self.ledger.run]
         return accounting.server_view([*others, *own[: privacy.max_contributions]], privacy.delta)
 
-    def _next_round_passes(self, target: float | None) -> bool:
+    def _next_round_passes(self) -> bool:
         privacy = self.scheme.privacy
-        if target is None or not isinstance(privacy, ClientLevelPrivacy):
+        event, target = privacy.event(), privacy.epsilon
+        if target is None:
             return False
-        event = privacy.event()
         return event is None or accounting.claimed_epsilon([*self.ledger.events, event], privacy.delta) > target

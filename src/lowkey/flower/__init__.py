@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from lowkey.lazy import lazy_names
 
 if TYPE_CHECKING:
     from lowkey.flower.node import client_app
     from lowkey.flower.server import server_app
 
-_HOME = {"client_app": "node", "server_app": "server"}
+__getattr__ = lazy_names(__name__, {"node": ("client_app",), "server": ("server_app",)})
 
 __all__ = ["client_app", "server_app"]
-
-
-def __getattr__(name: str) -> Any:
-    """Import on first use: a node's process has no need of the server's half."""
-    if name not in _HOME:
-        raise AttributeError(f"module 'lowkey.flower' has no attribute {name!r}")
-    return getattr(import_module(f"lowkey.flower.{_HOME[name]}"), name)

@@ -10,13 +10,14 @@ from flwr.app import RecordDict
 from flwr.serverapp import Grid
 
 from lowkey.errors import InvalidInput
-from lowkey.experiments.config import DeploymentConfig
+from lowkey.experiments.settings import DeploymentSettings
 from lowkey.federation import Reply, Request
 from lowkey.federation.records import Adverts, Confirmations, Invite, Survivors
 from lowkey.flower.exchange import exchange
 from lowkey.flower.nodes import Nodes
 from lowkey.flower.traffic import Traffic
-from lowkey.flower.wire import VectorFormat, read_reply, write_model, write_request
+from lowkey.flower.wire import read_reply, write_model, write_request
+from lowkey.privacy import WireFormat
 from lowkey.timing import StageClock
 from lowkey.types import ClientId
 
@@ -33,7 +34,7 @@ class GridAsk:
     Parameters
     ----------
     grid, nodes : of Flower.
-    form : of clients' vectors.
+    wire : how clients' vectors look.
     waiting : how long each step may take.
     least : clients without whom a round need not be opened.
     clock : of the run.
@@ -44,15 +45,15 @@ class GridAsk:
         grid: Grid,
         nodes: Nodes,
         *,
-        form: VectorFormat,
-        waiting: DeploymentConfig,
+        wire: WireFormat,
+        waiting: DeploymentSettings,
         least: int,
         clock: StageClock,
     ) -> None:
-        self._grid, self._nodes, self._form = grid, nodes, form
+        self._grid, self._nodes, self._wire = grid, nodes, wire
         self._waiting, self._least, self._clock = waiting, least, clock
         self._traffic = Traffic()
-        self.take_traffic = self._traffic.take
+        self.take_figures = self._traffic.take
 
     def __call__(self, requests: Mapping[ClientId, Request]) -> Iterator[tuple[ClientId, Reply]]:
         first = next(iter(requests.values()), None)
@@ -82,7 +83,7 @@ class GridAsk:
         for client, content in answers:
             self._traffic.received(content, time.perf_counter() - sent)
             try:
-                early[client] = read_reply(content, requests[client], self._form)
+                early[client] = read_reply(content, requests[client], self._wire)
             except InvalidInput as error:
                 _log.warning("%s: the answer of client %s is not used: %s", step, client, error)
                 continue

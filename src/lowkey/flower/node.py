@@ -10,7 +10,7 @@ import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,19 +19,17 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import Mod
 
-from lowkey.deployment import LIST_FILE, OwnKeys, directory_of, read_enrolment, read_identity
+from lowkey.deployment import LIST_FILE, OwnKeys, read_enrolment, read_identity, verify_keys_of, write_status
 from lowkey.errors import ConfigError, InvalidInput, LowkeyError
 from lowkey.experiments import Config, parse, read
-from lowkey.experiments.schemes import scheme_of
-from lowkey.federation import Client, ClientState, Scheme
+from lowkey.federation import Attendance, Client, ClientState, Request, Scheme
 from lowkey.flower.nodes import Greeting, sign_introduction
-from lowkey.flower.tasks import NodeConfig, client_of, load_task
-from lowkey.flower.wire import VectorFormat, read_request, write_reply
+from lowkey.flower.wire import read_request, write_reply
 from lowkey.privacy import ClientLedger, Policy
 from lowkey.protocols import LocalUpdate, Trainer
 from lowkey.rng import OSSecrets, ReplaySecrets, Secrets
-from lowkey.secagg import ClientState as MemberState
-from lowkey.secagg import decode, encode
+from lowkey.secagg import MemberState, decode, encode
+from lowkey.tasks import NodeSettings, client_of
 from lowkey.types import ClientId, FloatArray
 
 REPLAY_VARIABLE = "LOWKEY_INSECURE_REPLAY"
@@ -41,27 +39,27 @@ _STATE = "lowkey"
 _log = logging.getLogger(__name__)
 
 
-def client_app(config: Path, task: str | None = None, *, mods: Sequence[Mod] = ()) -> ClientApp:
+def client_app(config: Path, *, mods: Sequence[Mod] = ()) -> ClientApp:
     """The app of a node.
 
     Parameters
     ----------
-    config : TOML file that comes with the app.
-    task : module with the functions ``model`` and ``local_data``; it is imported where a step trains and nowhere else,
-        so import PyTorch there. None for presets.
-    mods : Flower's modifiers, called around every step.
+    config : Path
+        TOML file that comes with the app. Its ``task`` is imported where a step trains and nowhere else.
+    mods : sequence
+        Flower's modifiers, called around every step.
     """
     app = ClientApp(mods=[*mods])
 
     @app.query("hello")
     def hello(message: Message, context: Context) -> Message:
         with _own_errors():
-            node = Node(load_config(config), task, context)
+            node = Node(read_app_config(config), context)
             return Message(node.greet(context).write(), reply_to=message)
 
     def answer(message: Message, context: Context) -> Message:
         with _own_errors():
-            node = Node(load_config(config), task, context)
+            node = Node(read_app_config(config), context)
             return Message(node.answer(message), reply_to=message)
 
     app.query("agree")(answer)
@@ -69,12 +67,12 @@ def client_app(config: Path, task: str | None = None, *, mods: Sequence[Mod] = (
     return app
 
 
-def load_config(path: Path) -> Config:
+def read_app_config(path: Path) -> Config:
     """The settings of an app, as everybody resolves them; sums are masked, for only a simulation may do without."""
     config = parse(read(path)).resolve()
     if config.privacy is None:
         return config
-    return config.model_copy(update={"privacy": config.privacy.model_copy(update={"secagg": "masked"})})
+    return replace(config, privacy=replace(config.privacy, aggregation="masked"))
 
 
 def secrets_from_environment() -> Secrets:
@@ -89,21 +87,21 @@ def secrets_from_environment() -> Secrets:
 class Node:
     """One client at its node, for the time of one message."""
 
-    def __init__(self, config: Config, task: str | None, context: Context) -> None:
-        settings = cast(NodeConfig, context.node_config)
+    def __init__(self, config: Config, context: Context) -> None:
+        settings, clients = cast(NodeSettings, context.node_config), config.federation.clients
         self.client = client_of(settings)
-        if self.client >= config.data.clients:
-            raise ConfigError(f"client is {self.client}; data.clients = {config.data.clients} allows smaller ones")
+        if self.client >= clients:
+            raise ConfigError(f"client is {self.client}; federation.clients = {clients} allows smaller ones")
         self._secrets = secrets_from_environment()
         self._memory = _Memory(context)
-        self._trainer = _LateTrainer(config, task, settings, self._memory)
-        self._scheme = scheme_of(config)
+        self._trainer = _LateTrainer(config, settings, self._memory)
+        self._scheme = config.scheme()
         self._home = self._keys = self._policy = None
         if self._scheme.private:
             self._home = _home(settings, context.run_config)
             policy = self._home / "policy.toml"
             self._keys = OwnKeys(
-                read_identity(self._home, self.client), directory_of(read_enrolment(self._home / LIST_FILE))
+                read_identity(self._home, self.client), verify_keys_of(read_enrolment(self._home / LIST_FILE))
             )
             self._policy = Policy.from_toml(policy) if policy.exists() else None
 
@@ -122,10 +120,6 @@ class Node:
         size = self._trainer.num_coordinates
         request = read_request(message.content, size)
         with _ledger(self._home) as ledger:
-            state = self._memory.recall(self.client)
-            if ledger is not None and state.member is not None:
-                spent = len(ledger.participations(state.member.session.run))
-                state = ClientState(state.client, state.answered, spent, state.member)
             client = Client(
                 scheme=self._scheme,
                 trainer=self._trainer,
@@ -133,10 +127,20 @@ class Node:
                 keys=self._keys,
                 policy=self._policy,
                 ledger=ledger,
+                excused=Exception,
             )
-            after, reply = client.handle(state, request)
+            after, reply = client.handle(self._memory.recall(self.client), request)
         self._memory.keep(after)
-        return write_reply(reply, VectorFormat.of(self._scheme, size))
+        self._note(request, client.attendance)
+        return write_reply(reply, self._scheme.wire(size))
+
+    def _note(self, request: Request, attendance: Attendance) -> None:
+        """What kept this client from contributing: for its owner, in its own log and status, and for nobody else."""
+        tried, excuses = attendance.take()
+        for excuse in excuses:
+            _log.error("round %d: this client could not contribute and sent noise only: %s", request.round, excuse)
+        if tried and self._home is not None:
+            write_status(self._home, request.round, excuses[-1] if excuses else None)
 
 
 def settings_digest(scheme: Scheme, num_coordinates: int) -> bytes:
@@ -187,9 +191,9 @@ class _Memory:
 class _LateTrainer:
     """A trainer that is made when it trains; the size of its model is remembered, so that other steps do without."""
 
-    def __init__(self, config: Config, task: str | None, node: NodeConfig, memory: _Memory) -> None:
-        self._config, self._task, self._node, self._memory = config, task, node, memory
-        self.num_clients = config.data.clients
+    def __init__(self, config: Config, node: NodeSettings, memory: _Memory) -> None:
+        self._config, self._node, self._memory = config, node, memory
+        self.num_clients = config.federation.clients
 
     @property
     def num_coordinates(self) -> int:
@@ -197,7 +201,8 @@ class _LateTrainer:
         if size is None:
             from lowkey.learning import layer_sizes
 
-            size = self._memory.model_size = sum(layer_sizes(load_task(self._config, self._task).model()))
+            model = self._config.find_task().model(self._config.study)
+            size = self._memory.model_size = sum(layer_sizes(model))
         return size
 
     def limit_threads(self, threads: int) -> None:
@@ -206,9 +211,9 @@ class _LateTrainer:
     def train(self, weights: FloatArray, client: ClientId, rng: np.random.Generator) -> LocalUpdate:
         from lowkey.experiments.build import trainer_of
 
-        task = load_task(self._config, self._task)
-        datasets = _Single(client, task.local_data(self._node), self.num_clients)
-        trainer: Trainer = trainer_of(self._config, task.model(), datasets, task.objective)
+        task, study = self._config.find_task(), self._config.study
+        datasets = _Single(client, task.data_at(study, self._node), self.num_clients)
+        trainer: Trainer = trainer_of(self._config, task.model(study), datasets)
         if trainer.num_coordinates != weights.size:
             raise InvalidInput(f"the model has {trainer.num_coordinates} parameters; the server sent {weights.size}")
         return trainer.train(weights, client, rng)
@@ -231,7 +236,7 @@ class _Single:
         return self.examples
 
 
-def _home(settings: NodeConfig, run: Mapping[str, Any]) -> Path:
+def _home(settings: NodeSettings, run: Mapping[str, Any]) -> Path:
     home = settings.get("home")
     if home is None and "partition-id" in settings and run.get("homes"):  # Flower's simulation: all on one machine
         home = str(Path(str(run["homes"])) / f"{client_of(settings):04d}")

@@ -16,7 +16,7 @@ from lowkey.durable import replace_file
 from lowkey.errors import InvalidInput, RoundFailed
 from lowkey.flower.exchange import exchange
 from lowkey.flower.wire import VERSION, Fields
-from lowkey.secagg import Directory, Identity
+from lowkey.secagg import Identity, VerifyKeys
 from lowkey.secagg.keys import is_signed_by
 from lowkey.types import ClientId
 
@@ -74,7 +74,7 @@ class Nodes:
     grid : of Flower.
     run : Flower's number of the run.
     population : clients are numbered below it.
-    directory : verify keys of the clients; None in schemes without keys, where a node's word is taken.
+    verify_keys : of the clients; None in schemes without keys, where a node's word is taken.
     terms : digest of the settings that everybody must have agreed to.
     replays : whether this server replays its secrets; nodes that do must not meet one that does not.
     seconds : how long to wait for greetings.
@@ -87,13 +87,13 @@ class Nodes:
         *,
         run: int,
         population: int,
-        directory: Directory | None,
+        verify_keys: VerifyKeys | None,
         terms: bytes,
         replays: bool,
         seconds: float,
         path: Path,
     ) -> None:
-        self._grid, self._run, self._population, self._directory = grid, run, population, directory
+        self._grid, self._run, self._population, self._verify_keys = grid, run, population, verify_keys
         self._terms, self._replays, self._seconds, self._path = terms, replays, seconds, path
         self._nodes: dict[ClientId, int] = {}
         self._refused: dict[int, float] = {}  # node, and when to greet it again
@@ -149,9 +149,9 @@ class Nodes:
         client = greeting.client
         if not 0 <= client < self._population:
             raise InvalidInput(f"it says it is client {client}; clients are numbered from 0 to {self._population - 1}")
-        if self._directory is not None:
+        if self._verify_keys is not None:
             text = introduction(self._run, node, client)
-            if client not in self._directory or not is_signed_by(self._directory[client], text, greeting.signature):
+            if client not in self._verify_keys or not is_signed_by(self._verify_keys[client], text, greeting.signature):
                 raise InvalidInput(f"its signature is not that of client {client} in the server's enrolment")
         elif (other := self._nodes.get(client)) is not None and other in set(self._grid.get_node_ids()):
             raise InvalidInput(f"client {client} is at node {other} already; give every node its own client number")

@@ -12,31 +12,27 @@ from pathlib import Path
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from lowkey.deployment import directory_of, read_enrolment
+from lowkey.deployment import read_enrolment, verify_keys_of
 from lowkey.errors import ConfigError, LowkeyError
-from lowkey.experiments import Config, RunDirectory
-from lowkey.experiments.play import Runtime, ServerParts, play
-from lowkey.experiments.store import FAILURE_FILE
-from lowkey.federation import RoundRecord
+from lowkey.experiments import FAILURE_FILE, Config, RunDirectory
+from lowkey.experiments.running import Connection, run_in_directory
 from lowkey.flower.grid import GridAsk
-from lowkey.flower.node import load_config, secrets_from_environment, settings_digest
+from lowkey.flower.node import read_app_config, secrets_from_environment, settings_digest
 from lowkey.flower.nodes import Nodes
-from lowkey.flower.tasks import load_task
-from lowkey.flower.wire import VectorFormat
-from lowkey.privacy import ClientLevelPrivacy
+from lowkey.protocols import Metrics
 from lowkey.rounding import round_up
 from lowkey.timing import StageClock
 
 _log = logging.getLogger(__name__)
 
 
-def server_app(config: Path, task: str | None = None) -> ServerApp:
+def server_app(config: Path) -> ServerApp:
     """The app of the server.
 
     Parameters
     ----------
-    config : TOML file that comes with the app.
-    task : module with the functions ``model`` and, for evaluation, ``test_data``; None for presets.
+    config : Path
+        TOML file that comes with the app; its ``task`` names what is learned.
 
     The run's own settings, ``flwr run --run-config``: ``out``, the run directory, which is resumed if it exists, and
     ``enrolled``, the list of clients, for private schemes.
@@ -51,7 +47,7 @@ def server_app(config: Path, task: str | None = None) -> ServerApp:
             raise ConfigError(f"run-config out is '{out}'; it must be an absolute path of a run directory")
         (out / FAILURE_FILE).unlink(missing_ok=True)
         try:
-            serve(grid, context, load_config(config), task, out)
+            serve(grid, context, read_app_config(config), out)
         except Exception as error:  # whoever stops a run knows why
             with contextlib.suppress(LowkeyError):
                 RunDirectory.open(out).write_failure(str(error) or type(error).__name__)
@@ -60,26 +56,25 @@ def server_app(config: Path, task: str | None = None) -> ServerApp:
     return app
 
 
-def serve(grid: Grid, context: Context, config: Config, task_module: str | None, out: Path) -> None:
-    """Play the run, or go on with it."""
+def serve(grid: Grid, context: Context, config: Config, out: Path) -> None:
+    """Run all rounds, or go on with a run."""
     from lowkey.experiments.build import server_parts
 
-    task, secrets = load_task(config, task_module), secrets_from_environment()
-    parts = server_parts(config, task.model(), task.test_data(), task.objective)
+    secrets, parts, clients = secrets_from_environment(), server_parts(config), config.federation.clients
     scheme, size = parts.scheme, parts.initial_weights.size
-    directory = None
+    verify_keys = None
     if scheme.private:
-        directory = directory_of(read_enrolment(Path(str(context.run_config.get("enrolled", "")))))
-        if len(directory) != config.data.clients:
-            raise ConfigError(f"{len(directory)} clients are enrolled; data.clients is {config.data.clients}")
+        verify_keys = verify_keys_of(read_enrolment(Path(str(context.run_config.get("enrolled", "")))))
+        if len(verify_keys) != clients:
+            raise ConfigError(f"{len(verify_keys)} clients are enrolled; federation.clients is {clients}")
 
     @contextmanager
-    def over_the_grid(run: RunDirectory, clock: StageClock) -> Iterator[Runtime]:
+    def over_the_grid(run: RunDirectory, clock: StageClock) -> Iterator[Connection]:
         nodes = Nodes(
             grid,
             run=context.run_id,
-            population=config.data.clients,
-            directory=directory,
+            population=clients,
+            verify_keys=verify_keys,
             terms=settings_digest(scheme, size),
             replays=not secrets.claims_privacy,
             seconds=config.deployment.agree_seconds,
@@ -88,31 +83,29 @@ def serve(grid: Grid, context: Context, config: Config, task_module: str | None,
         ask = GridAsk(
             grid,
             nodes,
-            form=VectorFormat.of(scheme, size),
+            wire=scheme.wire(size),
             waiting=config.deployment,
-            least=_least(parts),
+            least=scheme.privacy.least_survivors,
             clock=clock,
         )
-        yield Runtime(ask=ask, directory=directory or {}, take_traffic=ask.take_traffic)
+        yield Connection(ask=ask, verify_keys=verify_keys or {}, take_figures=ask.take_figures)
 
     resume = (out / "config.toml").is_file()
-    play(config, out, parts, over_the_grid, resume=resume, observers=[log_round], secrets=secrets)
+    run_in_directory(config, out, parts, over_the_grid, resume=resume, observers=[log_round], secrets=secrets)
 
 
-def log_round(record: RoundRecord) -> None:
+def log_round(metrics: Metrics) -> None:
     """One line a round: figures that may be published, and nothing else."""
-    figures = [f"{name} {value:.4f}" for name, value in record.scores.items()]
-    if record.epsilon is not None:
-        figures.append(f"ε {round_up(record.epsilon.pld, 4)}")
-    figures += [f"up {record.outcome.bytes_up_per_client} bytes", f"survivors {record.outcome.survivors}"]
-    stages = ", ".join(f"{name} {seconds:.1f}" for name, seconds in record.seconds.items())
-    _log.info("round %d: %s; seconds: %s", record.round, ", ".join(figures), stages)
+    scores = [f"{name} {value:.4f}" for name, value in metrics.items() if isinstance(value, float) and _is_score(name)]
+    if metrics["epsilon_pld"] is not None:
+        scores.append(f"ε {round_up(metrics['epsilon_pld'], 4)}")
+    scores += [f"up {metrics['bytes_up_per_client']} bytes", f"survivors {metrics['survivors']}"]
+    stages = ", ".join(f"{name} {seconds:.1f}" for name, seconds in metrics["seconds"].items())
+    _log.info("round %d: %s; seconds: %s", metrics["round"], ", ".join(scores), stages)
 
 
-def _least(parts: ServerParts) -> int:
-    """Clients without whom a round cannot succeed."""
-    privacy = parts.scheme.privacy
-    return privacy.shares.survivors if isinstance(privacy, ClientLevelPrivacy) else privacy.survivors
+def _is_score(name: str) -> bool:
+    return not name.startswith(("epsilon_", "clip_", "median_", "update_", "residual_"))
 
 
 def _log_to_stderr() -> None:

@@ -6,7 +6,6 @@ Whatever comes in is refused with ``InvalidInput`` unless it is exactly what was
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -15,9 +14,9 @@ from numpy.typing import NDArray
 
 from lowkey import checks
 from lowkey.errors import InvalidInput
-from lowkey.federation import Reply, Request, Scheme
+from lowkey.federation import Reply, Request
 from lowkey.federation.records import Adverts, Confirmations, Invite, Survivors
-from lowkey.privacy import ClientLevelPrivacy
+from lowkey.privacy import WireFormat
 from lowkey.secagg import (
     Advert,
     Confirmation,
@@ -40,31 +39,19 @@ _FROM_MEMBER: dict[str, type] = {kind.__name__: kind for kind in (Advert, Sealed
 Plain = TypeVar("Plain", int, float, str, bytes)
 
 
-@dataclass(frozen=True, kw_only=True)
-class VectorFormat:
-    """How a client's vector looks on the wire: ``bits`` of each of its integers, None for float32; how many numbers."""
+def write_vector(vector: NDArray[Any], wire: WireFormat) -> Array:
+    """A client's vector, packed to the bits that it needs."""
+    return Array(vector if wire.bits is None else np.frombuffer(pack(vector, wire.bits), np.uint8))
 
-    bits: int | None
-    length: int
 
-    @classmethod
-    def of(cls, scheme: Scheme, num_coordinates: int) -> VectorFormat:
-        operator = scheme.codec.operator(num_coordinates, 1)
-        bits = scheme.privacy.bits if isinstance(scheme.privacy, ClientLevelPrivacy) else None
-        return cls(bits=bits, length=scheme.wire_length(operator))
-
-    def write(self, vector: NDArray[Any]) -> Array:
-        if self.bits is None:
-            return Array(vector)
-        return Array(np.frombuffer(pack(vector, self.bits), np.uint8))
-
-    def read(self, array: Array) -> NDArray[Any]:
-        if self.bits is None:
-            vector = _numbers(array, "float32", self.length)
-            checks.finite_norm("its vector", vector)
-            return vector
-        size = packed_size(self.length, self.bits)
-        return unpack(_numbers(array, "uint8", size).tobytes(), self.bits, self.length)
+def read_vector(array: Array, wire: WireFormat) -> NDArray[Any]:
+    """What :func:`write_vector` wrote in this format."""
+    if wire.bits is None:
+        vector = _numbers(array, "float32", wire.length)
+        checks.finite_norm("its vector", vector)
+        return vector
+    size = packed_size(wire.length, wire.bits)
+    return unpack(_numbers(array, "uint8", size).tobytes(), wire.bits, wire.length)
 
 
 def write_model(weights: FloatArray) -> ArrayRecord:
@@ -101,7 +88,7 @@ def read_request(content: RecordDict, num_coordinates: int) -> Request:
     )
 
 
-def write_reply(reply: Reply, form: VectorFormat) -> RecordDict:
+def write_reply(reply: Reply, wire: WireFormat) -> RecordDict:
     """A client's answer."""
     fields: dict[str, Any] = {"version": VERSION, "round": reply.round, "attempt": reply.attempt}
     if reply.weight != 1.0:
@@ -111,11 +98,11 @@ def write_reply(reply: Reply, form: VectorFormat) -> RecordDict:
         fields |= {"kind": kind.__name__, "message": encode(kind, reply.message)}
     content = RecordDict({"reply": ConfigRecord(fields)})
     if reply.vector is not None:
-        content["vector"] = ArrayRecord({"vector": form.write(reply.vector)})
+        content["vector"] = ArrayRecord({"vector": write_vector(reply.vector, wire)})
     return content
 
 
-def read_reply(content: RecordDict, request: Request, form: VectorFormat) -> Reply:
+def read_reply(content: RecordDict, request: Request, wire: WireFormat) -> Reply:
     """The answer to this very request; any other is refused."""
     fields = Fields(content, "reply")
     number, attempt = fields.get("round", int), fields.get("attempt", int)
@@ -131,7 +118,7 @@ def read_reply(content: RecordDict, request: Request, form: VectorFormat) -> Rep
     return Reply(
         round=number,
         attempt=attempt,
-        vector=form.read(cast(ArrayRecord, content["vector"])["vector"]) if contributes else None,
+        vector=read_vector(cast(ArrayRecord, content["vector"])["vector"], wire) if contributes else None,
         weight=weight,
         message=_message(fields, _FROM_MEMBER),
     )

@@ -1,25 +1,41 @@
-"""Local learning with PyTorch: models, SGD at the clients, evaluation. The only room that knows torch."""
+"""Local learning with PyTorch: SGD at the clients, evaluation, objectives. PyTorch is imported on first use."""
 
-from lowkey.learning.datasets import ClientDatasets, Examples, SparseBatch
-from lowkey.learning.evaluate import TorchEvaluator
-from lowkey.learning.flat import FlatModel, layer_sizes, load_vector, model_vector
-from lowkey.learning.local_sgd import LocalSGD, TorchTrainer
-from lowkey.learning.metrics import Metrics, accuracy, auroc, calibration, logistic_loss, mortality
-from lowkey.learning.models import FashionCNN, MortalityMLP, SparseLinear, keras_initialise
-from lowkey.learning.objective import CLASSIFICATION, MORTALITY, Choice, Loss, Objective, balanced_rows
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lowkey.lazy import lazy_names
+from lowkey.learning.settings import LocalSGD
+
+if TYPE_CHECKING:
+    from lowkey.learning.datasets import ClientDatasets, Examples, SparseBatch
+    from lowkey.learning.evaluate import TorchEvaluator
+    from lowkey.learning.flat import FlatModel, layer_sizes, load_vector, model_vector
+    from lowkey.learning.local_sgd import TorchTrainer
+    from lowkey.learning.metrics import Metrics, accuracy, auroc, calibration, logistic_loss, rare_event_metrics
+    from lowkey.learning.models import SparseLinear, keras_initialise
+    from lowkey.learning.objective import CLASSIFICATION, Choice, Loss, Objective, balanced_rows
+
+_HOMES = {
+    "datasets": ("ClientDatasets", "Examples", "SparseBatch"),
+    "evaluate": ("TorchEvaluator",),
+    "flat": ("FlatModel", "layer_sizes", "load_vector", "model_vector"),
+    "local_sgd": ("TorchTrainer",),
+    "metrics": ("Metrics", "accuracy", "auroc", "calibration", "logistic_loss", "rare_event_metrics"),
+    "models": ("SparseLinear", "keras_initialise"),
+    "objective": ("CLASSIFICATION", "Choice", "Loss", "Objective", "balanced_rows"),
+}
+__getattr__ = lazy_names(__name__, _HOMES)
 
 __all__ = [
     "CLASSIFICATION",
-    "MORTALITY",
     "Choice",
     "ClientDatasets",
     "Examples",
-    "FashionCNN",
     "FlatModel",
     "LocalSGD",
     "Loss",
     "Metrics",
-    "MortalityMLP",
     "Objective",
     "SparseBatch",
     "SparseLinear",
@@ -34,5 +50,5 @@ __all__ = [
     "load_vector",
     "logistic_loss",
     "model_vector",
-    "mortality",
+    "rare_event_metrics",
 ]

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import scipy.sparse
 import torch
 from torch import Tensor
-from torch.utils.data import default_collate
+from torch.utils.data import DataLoader, default_collate
 
-from lowkey.errors import InvalidInput
+from lowkey.errors import CannotContribute, InvalidInput
 
 Examples: TypeAlias = Any
 """A pair (inputs, targets) of arrays or tensors, whose inputs may be a SciPy sparse array of rows, or a map-style
@@ -35,9 +35,15 @@ class SparseBatch(NamedTuple):
 
 
 def as_rows(examples: Examples, device: str = "cpu") -> tuple[Any, Tensor]:
-    """Inputs and targets, each with one row per example: tensors, but sparse inputs stay a SciPy array."""
+    """Inputs and targets, each with one row per example: tensors, but sparse inputs stay a SciPy array.
+
+    Real numbers become float32 and whole targets int64, which models and losses expect, whatever type they come in.
+    """
     inputs, targets = _pair(examples)
-    return (inputs if _is_sparse(inputs) else _tensor(inputs, device)), _tensor(targets, device)
+    labels = _tensor(targets, device)
+    if not labels.is_floating_point():
+        labels = labels.long()
+    return (inputs if _is_sparse(inputs) else _tensor(inputs, device)), labels
 
 
 def dense(inputs: Any, device: str = "cpu") -> Tensor:
@@ -52,7 +58,10 @@ def in_batches(
 
     Sparse inputs become a :class:`SparseBatch` each if ``sparse`` asks for it, or else dense, but never as a whole.
     """
-    inputs, targets = as_rows(examples, device)
+    try:
+        inputs, targets = as_rows(examples, device)
+    except (InvalidInput, CannotContribute) as error:
+        raise InvalidInput(f"test data: {error}") from error
     make = _sparse_batch if sparse and _is_sparse(inputs) else _dense_batch
     return [partial(make, inputs, start, size, device) for start in range(0, inputs.shape[0], size)], targets
 
@@ -67,7 +76,8 @@ def _sparse_batch(inputs: Any, start: int, size: int, device: str) -> SparseBatc
 
 
 def _tensor(part: Any, device: str) -> Tensor:
-    return torch.as_tensor(part).to(device)
+    tensor = torch.as_tensor(part).to(device)
+    return tensor.float() if tensor.is_floating_point() else tensor
 
 
 def _is_sparse(part: Any) -> bool:
@@ -75,11 +85,13 @@ def _is_sparse(part: Any) -> bool:
 
 
 def _pair(examples: Examples) -> tuple[Any, Any]:
+    if isinstance(examples, DataLoader):
+        raise InvalidInput("a dataset is a DataLoader, which makes batches of its own; pass its .dataset")
     if not isinstance(examples, (tuple, list)):
         if not isinstance(examples, Sized):
             raise InvalidInput("a dataset must have a length: pass (inputs, targets) or a map-style dataset")
         if len(examples) == 0:
-            raise InvalidInput("the dataset is empty; every client needs at least one example")
+            raise CannotContribute("its dataset is empty")
         examples = default_collate([examples[i] for i in range(len(examples))])  # type: ignore[index]
     if len(examples) != 2:
         raise InvalidInput(f"a dataset must give inputs and targets, not {len(examples)} parts")
@@ -88,5 +100,5 @@ def _pair(examples: Examples) -> tuple[Any, Any]:
     if count != len(targets):
         raise InvalidInput(f"the dataset has {count} inputs but {len(targets)} targets; they must match")
     if count == 0:
-        raise InvalidInput("the dataset is empty; every client needs at least one example")
+        raise CannotContribute("its dataset is empty")
     return (inputs.tocsr() if _is_sparse(inputs) else inputs), targets

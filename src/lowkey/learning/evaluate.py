@@ -26,13 +26,18 @@ class TorchEvaluator:
 
     Parameters
     ----------
-    module : the model; it is copied, never changed. With an attribute ``takes_sparse_rows`` that is true, as
-        :class:`MortalityMLP` has, it gets sparse inputs as a :class:`SparseBatch` each time; any other gets tensors.
-    test : held-out data.
-    objective : loss and metrics.
-    device : where to compute, such as "cpu" or "cuda".
-    batch_size : examples per batch; unset: 4,000 for a module that takes sparse rows, 50 for others, where an example
-        may be an image.
+    module : torch.nn.Module
+        The model; it is copied, never changed. With an attribute ``takes_sparse_rows`` that is true, it gets sparse
+        inputs as a :class:`SparseBatch` each time; any other gets tensors.
+    test : Examples
+        Held-out data.
+    objective : Objective
+        Loss and metrics.
+    device : str
+        Where to compute, such as "cpu" or "cuda".
+    batch_size : int or None
+        Examples per batch. None: 4,000 for a module that takes sparse rows, 50 for others, where an example may be an
+        image.
     """
 
     def __init__(
@@ -55,6 +60,7 @@ class TorchEvaluator:
         self._model.module.eval()
         with ThreadPoolExecutor(self._threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
             outputs = torch.cat(list(pool.map(self._outputs, self._batches)))
+        self._objective.check(outputs, self._targets)
         loss = float(self._objective.loss(outputs, self._targets))
         return {**self._objective.metrics(outputs, self._targets), "loss": loss}
 

@@ -16,8 +16,8 @@ class FlatModel:
     """A private copy of a module; its trainable parameters are views into one float32 tensor, in their natural order.
 
     Loading a model vector is then one copy, and a difference of models one pass. Frozen parameters keep the values the
-    module came with, and loading puts buffers (such as running means of batch normalisation) back to theirs: what one
-    client's data did to a buffer never reaches another client.
+    module came with, and loading puts buffers back to theirs: what one client's data did to a buffer never reaches
+    another client.
     """
 
     def __init__(self, module: nn.Module, device: str = "cpu") -> None:
@@ -33,7 +33,7 @@ class FlatModel:
             if parameter.dtype != torch.float32:
                 raise InvalidInput(f"a parameter of the model is {parameter.dtype}; all must be torch.float32")
         self.vector = torch.cat([p.detach().reshape(-1) for p in self.parameters])
-        self._buffers = [(buffer, buffer.clone()) for buffer in self.module.buffers()]
+        self._buffers = [(name, buffer, buffer.clone()) for name, buffer in self.module.named_buffers()]
         start = 0
         for parameter in self.parameters:
             end = start + parameter.numel()
@@ -43,8 +43,27 @@ class FlatModel:
     def load(self, weights: FloatArray) -> None:
         """Start from a model vector, as if nobody had used the module before."""
         self.vector.copy_(torch.from_numpy(weights))
-        for buffer, initial in self._buffers:
+        for _, buffer, initial in self._buffers:
             buffer.copy_(initial)
+
+    def require_unchanged_buffers(self) -> None:
+        """Refuse a module that has learned something in a buffer, which no update would carry to the server."""
+        for name, buffer, initial in self._buffers:
+            if not torch.equal(buffer, initial):
+                raise InvalidInput(
+                    f"training changes the buffer {name!r} of the model, and only parameters are learned together; "
+                    "replace that layer by one without buffers, such as torch.nn.GroupNorm for batch normalisation"
+                )
+
+
+def require_fixed_buffers(module: nn.Module) -> None:
+    """Refuse layers that keep running statistics of the data they see."""
+    for name, layer in module.named_modules():
+        if getattr(layer, "track_running_stats", False):
+            raise InvalidInput(
+                f"the layer {name or 'itself'!r} of the model is a {type(layer).__name__}, whose running statistics "
+                "are not parameters and would never reach the server; use torch.nn.GroupNorm"
+            )
 
 
 def model_vector(module: nn.Module) -> FloatArray:

@@ -4,50 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from lowkey import checks
 from lowkey.errors import InvalidInput
 from lowkey.learning.datasets import ClientDatasets, as_rows, dense
-from lowkey.learning.flat import FlatModel, layer_sizes
+from lowkey.learning.flat import FlatModel, layer_sizes, require_fixed_buffers
 from lowkey.learning.objective import CLASSIFICATION, Objective
+from lowkey.learning.settings import LocalSGD
 from lowkey.protocols import LocalUpdate
 from lowkey.types import ClientId, FloatArray
-
-Batches: TypeAlias = Literal["epochs", "independent"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class LocalSGD:
-    """What a client does with the common model in a round.
-
-    Parameters
-    ----------
-    steps : SGD steps, T_gd.
-    batch_size : examples per step; a client with fewer uses all it has in every step.
-    learning_rate : η.
-    batches : "epochs" goes through the data in random order before any example repeats; "independent" draws every
-        batch anew, with replacement, which reproduces the norms that the paper clips to.
-    """
-
-    steps: int = 5
-    batch_size: int = 10
-    learning_rate: float = 0.1
-    batches: Batches = "epochs"
-
-    def __post_init__(self) -> None:
-        if self.batches not in get_args(Batches):
-            raise InvalidInput(
-                f"training.batches is {self.batches!r}; it must be one of {', '.join(get_args(Batches))}"
-            )
-        checks.at_least("training.local_steps", self.steps, 1)
-        checks.at_least("training.batch_size", self.batch_size, 1)
-        checks.positive("training.learning_rate", self.learning_rate)
 
 
 class TorchTrainer:
@@ -55,11 +23,16 @@ class TorchTrainer:
 
     Parameters
     ----------
-    module : the model; it is copied, never changed.
-    clients : one dataset per client.
-    sgd : steps, batch size and rate.
-    objective : loss, and which examples a round uses; by default cross-entropy of all.
-    device : where to compute, such as "cpu" or "cuda".
+    module : torch.nn.Module
+        The model; it is copied, never changed. Modules that keep statistics of the data they see are refused.
+    clients : ClientDatasets
+        One dataset per client.
+    sgd : LocalSGD
+        Steps, batch size and rate.
+    objective : Objective
+        Loss, and which examples a round uses; by default cross-entropy of all.
+    device : str
+        Where to compute, such as "cpu" or "cuda".
     """
 
     def __init__(
@@ -71,6 +44,12 @@ class TorchTrainer:
         objective: Objective = CLASSIFICATION,
         device: str = "cpu",
     ) -> None:
+        require_fixed_buffers(module)
+        if not hasattr(clients, "__len__") or not hasattr(clients, "__getitem__"):
+            raise InvalidInput(
+                f"clients is a {type(clients).__name__}; it must have a length and give the dataset of each client by "
+                "its number: pass a list"
+            )
         self._module, self._clients, self._sgd, self._objective, self._device = module, clients, sgd, objective, device
         self._model: FlatModel | None = None  # made where it is used: each worker process has its own
         self.num_clients = len(clients)
@@ -80,7 +59,12 @@ class TorchTrainer:
         torch.set_num_threads(threads)
 
     def train(self, weights: FloatArray, client: ClientId, rng: np.random.Generator) -> LocalUpdate:
-        """Change of the model after the local steps, starting from ``weights``."""
+        """Change of the model after the local steps, starting from ``weights``.
+
+        Raises
+        ------
+        CannotContribute : when the client has no data, or none that its classes can be balanced with.
+        """
         if self._model is None:
             self._model = FlatModel(self._module, self._device)
         model = self._model
@@ -95,16 +79,21 @@ class TorchTrainer:
         inputs = dense(inputs, self._device)
         model.load(weights)
         model.module.train()
+        first = True
         with _seeded(int(rng.integers(2**63)), self._device):
             for batch in _batches(len(inputs), self._sgd, rng):
                 whole = batch is None
                 outputs = model.module(inputs if whole else inputs[batch])
+                if first:
+                    self._objective.check(outputs, targets)
+                    first = False
                 loss = self._objective.loss(outputs, targets if whole else targets[batch])
                 gradients = torch.autograd.grad(loss, model.parameters, allow_unused=True)
                 with torch.no_grad():
                     for parameter, gradient in zip(model.parameters, gradients, strict=True):
                         if gradient is not None:
                             parameter.sub_(gradient, alpha=self._sgd.learning_rate)
+        model.require_unchanged_buffers()
         update = model.vector.cpu().numpy() - weights
         return LocalUpdate(update, num_examples)
 

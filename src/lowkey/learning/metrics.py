@@ -30,20 +30,20 @@ def accuracy(outputs: Tensor, targets: Tensor) -> dict[str, float]:
     return {"accuracy": float((predicted == targets.reshape(len(outputs))).float().mean())}
 
 
-def mortality(outputs: Tensor, targets: Tensor) -> Evaluation:
+def rare_event_metrics(outputs: Tensor, targets: Tensor) -> Evaluation:
     """For rare events: balanced accuracy, AUROC, and what they are made of, at a probability of one half.
 
     The four counts are those of the confusion matrix; calibration has the rows of :func:`calibration`.
     """
-    logits, died = _logits(outputs, targets)
+    logits, positive = _logits(outputs, targets)
     alarm = logits > 0
-    found, missed = float(np.sum(alarm & died)), float(np.sum(~alarm & died))
-    false, right = float(np.sum(alarm & ~died)), float(np.sum(~alarm & ~died))
+    found, missed = float(np.sum(alarm & positive)), float(np.sum(~alarm & positive))
+    false, right = float(np.sum(alarm & ~positive)), float(np.sum(~alarm & ~positive))
     sensitivity, specificity = _share(found, missed), _share(right, false)
     return {
-        "accuracy": (found + right) / len(died),
+        "accuracy": (found + right) / len(positive),
         "balanced_accuracy": (sensitivity + specificity) / 2,
-        "auroc": auroc(logits, died),
+        "auroc": auroc(logits, positive),
         "sensitivity": sensitivity,
         "specificity": specificity,
         "true_positives": found,
@@ -59,8 +59,8 @@ def auroc(scores: NDArray[np.float64], positive: NDArray[np.bool_]) -> float:
     positives, negatives = int(positive.sum()), int((~positive).sum())
     if positives == 0 or negatives == 0:
         return 0.5
-    ranks = scipy.stats.rankdata(scores)
-    return float((ranks[positive].sum() - positives * (positives + 1) / 2) / (positives * negatives))
+    above = scipy.stats.mannwhitneyu(scores[positive], scores[~positive], method="asymptotic").statistic
+    return float(above) / (positives * negatives)
 
 
 def calibration(outputs: Tensor, targets: Tensor, bins: int = 10) -> list[list[float]]:

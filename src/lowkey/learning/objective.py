@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
+import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lowkey.errors import InvalidInput
-from lowkey.learning.metrics import Metrics, accuracy, logistic_loss, mortality
+from lowkey.errors import CannotContribute, InvalidInput
+from lowkey.learning.metrics import Metrics, accuracy, logistic_loss
 
 Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 Choice: TypeAlias = Callable[[NDArray[Any], np.random.Generator], NDArray[np.intp]]
@@ -25,14 +26,31 @@ class Objective:
 
     Parameters
     ----------
-    loss : of outputs and targets.
-    metrics : of outputs and targets of held-out data.
-    choice : of the examples that a client uses in a round; unset: all.
+    loss : function
+        Of outputs and targets.
+    metrics : function
+        Of outputs and targets of held-out data.
+    choice : function or None
+        Of the examples that a client uses in a round. None: all.
     """
 
     loss: Loss = F.cross_entropy
     metrics: Metrics = accuracy
     choice: Choice | None = None
+
+    def check(self, outputs: Tensor, targets: Tensor) -> None:
+        """Refuse labels that no class of the model has; losses of your own check theirs."""
+        if self.loss is F.cross_entropy and outputs.ndim == 2 and not targets.is_floating_point():
+            _require_labels(targets, outputs.shape[1] - 1)
+        elif self.loss is logistic_loss:
+            _require_labels(targets, 1)
+
+
+def _require_labels(targets: Tensor, largest: int) -> None:
+    low, high = (float(extreme) for extreme in torch.aminmax(targets))
+    if not (low >= 0 and high <= largest):
+        strange = high if low >= 0 else low
+        raise InvalidInput(f"a label is {strange:g}; the model has classes 0 to {largest}")
 
 
 def balanced_rows(targets: NDArray[Any], rng: np.random.Generator) -> NDArray[np.intp]:
@@ -42,12 +60,11 @@ def balanced_rows(targets: NDArray[Any], rng: np.random.Generator) -> NDArray[np
     """
     positive, negative = np.flatnonzero(targets), np.flatnonzero(np.logical_not(targets))  # targets of any type
     if len(positive) == 0 or len(negative) == 0:
-        raise InvalidInput(
-            f"{len(positive)} of the client's {len(targets)} examples are positive; balancing classes needs positives "
-            "and negatives at every client"
+        raise CannotContribute(
+            f"{len(positive)} of its {len(targets)} examples are positive; balancing classes needs positives and "
+            "negatives at every client"
         )
     return np.concatenate([positive, rng.choice(negative, min(len(positive), len(negative)), replace=False)])
 
 
 CLASSIFICATION = Objective()
-MORTALITY = Objective(loss=logistic_loss, metrics=mortality, choice=balanced_rows)

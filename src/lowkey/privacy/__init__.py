@@ -35,24 +35,14 @@ if TYPE_CHECKING:
     from lowkey.privacy.statement import guarantee_lines
     from lowkey.privacy.views import group_epsilon, likely_participations, search_epsilon, server_epsilon, server_view
 
-_HOME = {
-    "Epsilon": "accounting",
-    "claimed_epsilon": "accounting",
-    "epsilon": "accounting",
-    "affordable_rounds": "calibration",
-    "calibrate_noise": "calibration",
-    "Plan": "planning",
-    "feasibility": "planning",
-    "paper_megabits": "planning",
-    "plan": "planning",
-    "signal_to_noise": "planning",
-    "guarantee_lines": "statement",
-    "group_epsilon": "views",
-    "likely_participations": "views",
-    "search_epsilon": "views",
-    "server_epsilon": "views",
-    "server_view": "views",
+_HOMES = {
+    "accounting": ("Epsilon", "claimed_epsilon", "epsilon"),
+    "calibration": ("affordable_rounds", "calibrate_noise"),
+    "planning": ("Plan", "feasibility", "paper_megabits", "plan", "signal_to_noise"),
+    "statement": ("guarantee_lines",),
+    "views": ("group_epsilon", "likely_participations", "search_epsilon", "server_epsilon", "server_view"),
 }
+__getattr__ = lazy_names(__name__, _HOMES)
 
 __all__ = [
     "SAMPLINGS",
@@ -102,6 +92,3 @@ __all__ = [
     "server_view",
     "signal_to_noise",
 ]
-
-
-__getattr__ = lazy_names(__name__, _HOME)

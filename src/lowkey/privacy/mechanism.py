@@ -67,6 +67,11 @@ class Privacy(Protocol):
         ...
 
     @property
+    def epsilon(self) -> float | None:
+        """Target ε of a run, for people who see the released models; None for none."""
+        ...
+
+    @property
     def delta(self) -> float: ...
 
     @property
@@ -126,6 +131,7 @@ class NoPrivacy:
     private: bool = field(default=False, init=False)
     aggregation: str = field(default="open", init=False)
     clip_norm: None = field(default=None, init=False)
+    epsilon: None = field(default=None, init=False)
     delta: float = field(default=0.0, init=False)
     max_contributions: None = field(default=None, init=False)
     bits: None = field(default=None, init=False)
@@ -215,6 +221,10 @@ class ClientMechanism:
     @property
     def noise_multiplier(self) -> float:
         return cast(float, self.settings.noise_multiplier)
+
+    @property
+    def epsilon(self) -> float | None:
+        return self.settings.epsilon
 
     @property
     def delta(self) -> float:

@@ -22,6 +22,7 @@ _NEIGHBOURS = {
     "replace-one": "one client replaced by another (replace-one)",
 }
 
+
 def guarantee_lines(
     event: Event,
     *,

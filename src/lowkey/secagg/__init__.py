@@ -12,9 +12,9 @@ al. (2020). Pure functions over records; whoever runs them carries the messages.
 ====  =====================================  =======================================================
 """
 
-from lowkey.secagg.client import ClientState, Stage, advertise, confirm, mask, reveal, share
+from lowkey.secagg.client import MemberState, Stage, advertise, confirm, mask, reveal, share
 from lowkey.secagg.encoding import decode, encode
-from lowkey.secagg.keys import Directory, Identity
+from lowkey.secagg.keys import Identity, VerifyKeys
 from lowkey.secagg.messages import Advert, Confirmation, Delivery, Revealed, SealedShares
 from lowkey.secagg.packing import pack, packed_size, unpack
 from lowkey.secagg.server import Tally, accept_adverts, accept_confirmations, deliver, unmask
@@ -22,16 +22,16 @@ from lowkey.secagg.session import Session, session_graph
 
 __all__ = [
     "Advert",
-    "ClientState",
     "Confirmation",
     "Delivery",
-    "Directory",
     "Identity",
+    "MemberState",
     "Revealed",
     "SealedShares",
     "Session",
     "Stage",
     "Tally",
+    "VerifyKeys",
     "accept_adverts",
     "accept_confirmations",
     "advertise",

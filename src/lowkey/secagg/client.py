@@ -1,7 +1,7 @@
 """A member's five steps: advertise, share, mask, confirm, reveal.
 
 Each takes the state that the step before returned, and what the server sent; it returns the next state and what to
-send. A state is a value: keep only the newest one, in memory or as ``encode(ClientState, state)``, and forget the rest.
+send. A state is a value: keep only the newest one, in memory or as ``encode(MemberState, state)``, and forget the rest.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from lowkey.secagg import shamir
 from lowkey.secagg.keys import (
     KEY_BYTES,
     NONCE_BYTES,
-    Directory,
     Identity,
+    VerifyKeys,
     agreement_key,
     pair_key,
     public_key,
@@ -58,7 +58,7 @@ class Stage(IntEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClientState:
+class MemberState:
     """All that a member must remember within one attempt. Secret, but for repr.
 
     Guarantees
@@ -87,7 +87,7 @@ class ClientState:
         return self.advert.sender
 
 
-def advertise(session: Session, identity: Identity, source: BitSource) -> tuple[ClientState, Advert]:
+def advertise(session: Session, identity: Identity, source: BitSource) -> tuple[MemberState, Advert]:
     """Stage 0: draw fresh secrets and publish what belongs to them, signed.
 
     Parameters
@@ -102,15 +102,15 @@ def advertise(session: Session, identity: Identity, source: BitSource) -> tuple[
         raise InvalidInput(f"client {identity.client} is not on the roster of this session")
     sealing_secret, mask_secret, seed = (random_bytes(source, KEY_BYTES) for _ in range(3))
     advert = sign_advert(session, identity, public_key(sealing_secret), public_key(mask_secret), seed_digest(seed))
-    state = ClientState(
+    state = MemberState(
         session=session, advert=advert, sealing_secret=sealing_secret, mask_secret=mask_secret, seed=seed
     )
     return state, advert
 
 
 def share(
-    state: ClientState, adverts: Sequence[Advert], directory: Directory, source: BitSource
-) -> tuple[ClientState, SealedShares]:
+    state: MemberState, adverts: Sequence[Advert], verify_keys: VerifyKeys, source: BitSource
+) -> tuple[MemberState, SealedShares]:
     """Stage 1: check everyone's adverts, and give each neighbour a sealed share of both secrets.
 
     Guarantees
@@ -123,7 +123,7 @@ def share(
     advertisers = tuple(advert.sender for advert in adverts)
     _require_members("adverts", advertisers, session.roster, session, me)
     for advert in adverts:
-        if not is_genuine_advert(session, advert, directory):
+        if not is_genuine_advert(session, advert, verify_keys):
             raise ProtocolViolation(
                 f"the advert of client {advert.sender} is not signed by an enrolled member for this session"
             )
@@ -154,7 +154,7 @@ def share(
     return after, SealedShares(sealed=sealed)
 
 
-def mask(state: ClientState, delivery: Delivery, vector: Words) -> tuple[ClientState, Words]:
+def mask(state: MemberState, delivery: Delivery, vector: Words) -> tuple[MemberState, Words]:
     """Stage 2: open the neighbours' shares, and hide the vector.
 
     Parameters
@@ -189,7 +189,7 @@ def mask(state: ClientState, delivery: Delivery, vector: Words) -> tuple[ClientS
     return after, masked
 
 
-def confirm(state: ClientState, survivors: Sequence[ClientId], identity: Identity) -> tuple[ClientState, Confirmation]:
+def confirm(state: MemberState, survivors: Sequence[ClientId], identity: Identity) -> tuple[MemberState, Confirmation]:
     """Stage 3: sign who is in the sum, together with all that was told before.
 
     Guarantees
@@ -204,8 +204,8 @@ def confirm(state: ClientState, survivors: Sequence[ClientId], identity: Identit
 
 
 def reveal(
-    state: ClientState, confirmations: Iterable[Confirmation], directory: Directory
-) -> tuple[ClientState, Revealed]:
+    state: MemberState, confirmations: Iterable[Confirmation], verify_keys: VerifyKeys
+) -> tuple[MemberState, Revealed]:
     """Stage 4: once enough members confirm the same, give up the shares that unmask the sum, and forget everything.
 
     Guarantees
@@ -218,7 +218,9 @@ def reveal(
     view = view_digest(state.adverts, state.sharers, state.survivors)
     survivors, confirmed = set(state.survivors), set()
     for confirmation in confirmations:
-        if confirmation.sender not in survivors or not is_genuine_confirmation(session, confirmation, view, directory):
+        if confirmation.sender not in survivors or not is_genuine_confirmation(
+            session, confirmation, view, verify_keys
+        ):
             raise ProtocolViolation(f"client {confirmation.sender} does not confirm what client {state.me} was told")
         confirmed.add(confirmation.sender)
     if len(confirmed) < session.survivors:
@@ -230,7 +232,7 @@ def reveal(
     return replace(state, stage=Stage.FINISHED, shares={}), revealed
 
 
-def _require_stage(state: ClientState, stage: Stage) -> None:
+def _require_stage(state: MemberState, stage: Stage) -> None:
     if state.stage != stage:
         raise ProtocolViolation(
             f"client {state.me} has {state.stage.name.lower()}; this step comes once, after it has {stage.name.lower()}"

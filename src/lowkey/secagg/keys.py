@@ -18,7 +18,7 @@ from lowkey.rng import BitSource
 from lowkey.secagg.session import Session, be32
 from lowkey.types import ClientId
 
-Directory: TypeAlias = Mapping[ClientId, bytes]
+VerifyKeys: TypeAlias = Mapping[ClientId, bytes]
 """Verify key of every enrolled client. It must reach the clients by another way than the server that sums."""
 
 KEY_BYTES = 32
@@ -47,7 +47,7 @@ class Identity:
 
     @cached_property
     def verify_key(self) -> bytes:
-        """What the directory holds."""
+        """What others know it by."""
         return self._key.public_key().public_bytes_raw()
 
     def sign(self, text: bytes) -> bytes:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from lowkey.errors import InvalidInput
-from lowkey.secagg.keys import KEY_BYTES, Directory, Identity, is_signed_by
+from lowkey.secagg.keys import KEY_BYTES, Identity, VerifyKeys, is_signed_by
 from lowkey.secagg.session import VERSION, Session, be32
 from lowkey.types import ClientId
 
@@ -80,13 +80,13 @@ def sign_advert(
     )
 
 
-def is_genuine_advert(session: Session, advert: Advert, directory: Directory) -> bool:
+def is_genuine_advert(session: Session, advert: Advert, verify_keys: VerifyKeys) -> bool:
     """Whether a member of the roster that is enrolled signed it for this very session."""
     payload = advert.sealing_key + advert.mask_key + advert.seed_digest
     return (
         advert.sender in session
-        and advert.sender in directory
-        and _is_signed(session.digest, b"advert", advert.sender, payload, advert.signature, directory[advert.sender])
+        and advert.sender in verify_keys
+        and _is_signed(session.digest, b"advert", advert.sender, payload, advert.signature, verify_keys[advert.sender])
     )
 
 
@@ -96,11 +96,11 @@ def sign_view(session: Session, identity: Identity, view: bytes) -> Confirmation
     return Confirmation(sender=identity.client, signature=signature)
 
 
-def is_genuine_confirmation(session: Session, confirmation: Confirmation, view: bytes, directory: Directory) -> bool:
+def is_genuine_confirmation(session: Session, confirmation: Confirmation, view: bytes, verify_keys: VerifyKeys) -> bool:
     """Whether its sender confirms this very view."""
     sender = confirmation.sender
-    return sender in directory and _is_signed(
-        session.digest, b"confirm", sender, view, confirmation.signature, directory[sender]
+    return sender in verify_keys and _is_signed(
+        session.digest, b"confirm", sender, view, confirmation.signature, verify_keys[sender]
     )
 
 

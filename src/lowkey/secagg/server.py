@@ -12,7 +12,7 @@ import numpy as np
 
 from lowkey.errors import RoundFailed
 from lowkey.secagg import shamir
-from lowkey.secagg.keys import Directory, agreement_key, is_usable, pair_key, public_key, self_key
+from lowkey.secagg.keys import VerifyKeys, agreement_key, is_usable, pair_key, public_key, self_key
 from lowkey.secagg.masks import apply_masks, keep_bits
 from lowkey.secagg.messages import (
     Advert,
@@ -30,13 +30,13 @@ from lowkey.secagg.session import Session
 from lowkey.types import ClientId, Words
 
 
-def accept_adverts(session: Session, replies: Mapping[ClientId, Advert], directory: Directory) -> tuple[Advert, ...]:
+def accept_adverts(session: Session, replies: Mapping[ClientId, Advert], verify_keys: VerifyKeys) -> tuple[Advert, ...]:
     """After stage 0: the genuine adverts, in order of sender, to be sent to all of them."""
     accepted = tuple(
         advert
         for sender, advert in sorted(replies.items())
         if sender == advert.sender
-        and is_genuine_advert(session, advert, directory)
+        and is_genuine_advert(session, advert, verify_keys)
         and is_usable(advert.sealing_key)
         and is_usable(advert.mask_key)
     )
@@ -99,7 +99,7 @@ class Tally:
 
 
 def accept_confirmations(
-    tally: Tally, replies: Mapping[ClientId, Confirmation], directory: Directory
+    tally: Tally, replies: Mapping[ClientId, Confirmation], verify_keys: VerifyKeys
 ) -> tuple[Confirmation, ...]:
     """After stage 3: the genuine confirmations, to be sent to all who gave one."""
     view = view_digest(adverts_digest(tally.adverts), tally.sharers, tally.survivors)
@@ -108,7 +108,7 @@ def accept_confirmations(
         for sender, confirmation in sorted(replies.items())
         if sender == confirmation.sender
         and sender in tally.survivors
-        and is_genuine_confirmation(tally.session, confirmation, view, directory)
+        and is_genuine_confirmation(tally.session, confirmation, view, verify_keys)
     )
     _require_enough(tally.session, len(accepted), "confirmed the survivors")
     return accepted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from lowkey.types import FloatArray
 @dataclass(frozen=True, kw_only=True)
 class DecodeMean:
     """The identity twin: the mean is decoded, and nothing is remembered."""
+
+    adds_rounds: ClassVar[bool] = False
 
     def init(self, operator: Operator) -> State:  # noqa: ARG002
         return {}
@@ -48,6 +51,7 @@ class ErrorFeedback:
 
     rate: float = 0.35
     momentum: float = 0.9
+    adds_rounds: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         checks.positive("gather.rate", self.rate)

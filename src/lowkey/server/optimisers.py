@@ -1,4 +1,4 @@
-"""Server optimisers: from the model and a decoded update to the next model.
+"""Server optimisers: from a decoded update to the step that the model takes.
 
 All of them are post-processing of released sums: they cost no privacy.
 """
@@ -16,7 +16,7 @@ from lowkey.types import FloatArray
 
 @dataclass(frozen=True, kw_only=True)
 class Plain:
-    """w ← w + rate · update; at the default rate federated averaging.
+    """step = rate · update; at the default rate federated averaging.
 
     Parameters
     ----------
@@ -35,16 +35,15 @@ class Plain:
     def apply(
         self,
         state: State,
-        weights: FloatArray,
         update: FloatArray,
         noise: float,  # noqa: ARG002
     ) -> tuple[State, FloatArray]:
-        return state, weights + _scaled(update, self.rate)
+        return state, _scaled(update, self.rate)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Momentum:
-    """u ← momentum · u + update, w ← w + rate · u: heavy-ball momentum.
+    """u ← momentum · u + update, step = rate · u: heavy-ball momentum.
 
     Parameters
     ----------
@@ -67,19 +66,18 @@ class Momentum:
     def apply(
         self,
         state: State,
-        weights: FloatArray,
         update: FloatArray,
         noise: float,  # noqa: ARG002
     ) -> tuple[State, FloatArray]:
         u = np.float32(self.momentum) * state["momentum"] + update
-        return {"momentum": u}, weights + _scaled(u, self.rate)
+        return {"momentum": u}, _scaled(u, self.rate)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Adam:
     """Steps relative to the size of each coordinate's signal: the known noise is taken off its second moment.
 
-    w ← w + rate · m̂ / (√max(v̂ − n̂, 0) + floor), where m̂, v̂ and n̂ are averages, with their start corrected, of the
+    step = rate · m̂ / (√max(v̂ − n̂, 0) + floor), where m̂, v̂ and n̂ are averages, with their start corrected, of the
     update, of its square, and of the variance of its noise.
 
     Parameters
@@ -111,17 +109,15 @@ class Adam:
     def init(self, weights: FloatArray) -> State:
         return {"first": np.zeros_like(weights), "second": np.zeros_like(weights), "noise": np.zeros(2, np.float32)}
 
-    def apply(
-        self, state: State, weights: FloatArray, update: FloatArray, noise: float
-    ) -> tuple[State, FloatArray]:
-        b1, b2 = np.float32(self.beta1), np.float32(self.beta2)
-        steps, variance = state["noise"][0] + 1, b2 * state["noise"][1] + (1 - b2) * np.float32(noise) ** 2
-        first = b1 * state["first"] + (1 - b1) * update
-        second = b2 * state["second"] + (1 - b2) * np.square(update)
-        signal = np.maximum(second - variance, 0) / (1 - b2**steps)
-        step = first / (1 - b1**steps) / (np.sqrt(signal) + np.float32(self.floor))
+    def apply(self, state: State, update: FloatArray, noise: float) -> tuple[State, FloatArray]:
+        b1, b2 = self.beta1, self.beta2
+        steps, variance = float(state["noise"][0]) + 1, b2 * float(state["noise"][1]) + (1 - b2) * noise**2
+        first = np.float32(b1) * state["first"] + np.float32(1 - b1) * update
+        second = np.float32(b2) * state["second"] + np.float32(1 - b2) * np.square(update)
+        signal = np.maximum(second - np.float32(variance), np.float32(0)) / np.float32(1 - b2**steps)
+        step = first / np.float32(1 - b1**steps) / (np.sqrt(signal) + np.float32(self.floor))
         after: State = {"first": first, "second": second, "noise": np.array([steps, variance], np.float32)}
-        return after, weights + _scaled(step, self.rate)
+        return after, _scaled(step, self.rate)
 
 
 def _scaled(vector: FloatArray, rate: float) -> FloatArray:

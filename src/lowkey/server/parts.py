@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import ClassVar, Protocol, TypeAlias
 
 from lowkey.codec import Decoded
 from lowkey.protocols import Operator
@@ -42,6 +42,9 @@ class Gathered:
 class Gather(Protocol):
     """What happens in the compressed domain: memory of earlier rounds, and decoding. Changes no argument."""
 
+    adds_rounds: ClassVar[bool]
+    """True when it adds up measurements of several rounds, which must then have a common domain."""
+
     def init(self, operator: Operator) -> State: ...
 
     def gather(self, state: State, mean: FloatArray, operator: Operator, decode: Decode, noise: float) -> Gathered:
@@ -50,14 +53,12 @@ class Gather(Protocol):
 
 
 class Optimiser(Protocol):
-    """What happens to the model: a step from the weights along a decoded update. Changes no argument."""
+    """What happens to the model: the step that it takes along a decoded update. Changes no argument."""
 
     def init(self, weights: FloatArray) -> State: ...
 
-    def apply(
-        self, state: State, weights: FloatArray, update: FloatArray, noise: float
-    ) -> tuple[State, FloatArray]:
-        """The next state and the next weights.
+    def apply(self, state: State, update: FloatArray, noise: float) -> tuple[State, FloatArray]:
+        """The next state, and the step to add to the weights.
 
         ``noise`` is the root mean square of the known noise in the coordinates of ``update``, 0 where there is none.
         """

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from lowkey import checks
 from lowkey.errors import InvalidInput
-from lowkey.privacy import ClientLevelPrivacy, Privacy, server_epsilon
+from lowkey.privacy import ClientPrivacy, server_epsilon
 from lowkey.privacy.auditing import OneRunBound, TwoWorldBound, one_run_bound, two_world_bound
 from lowkey.rng import OSSecrets, Secrets, coin_flips
 from lowkey.simulation.canaries import CanaryRounds, Defect
@@ -76,8 +76,9 @@ class Audit:
 
 
 def run_audit(
-    privacy: Privacy,
+    privacy: ClientPrivacy,
     *,
+    members: int,
     trials: int = 100_000,
     canaries: int = 40_000,
     guesses: int = 400,
@@ -91,7 +92,8 @@ def run_audit(
 
     Parameters
     ----------
-    privacy : what is promised. Rosters are taken as known, so that no amplification by sampling is claimed.
+    privacy : what is promised; resolved. Rosters are taken as known, so that no amplification by sampling is claimed.
+    members : of a roster.
     trials : of the two-world attack, with a canary present, rounded up to whole rounds. Those without it come free.
     canaries : of the one-run attack, rounded up to whole rounds. Each is in one round, present by a fair coin.
     guesses : how many of the coins are guessed.
@@ -107,14 +109,15 @@ def run_audit(
     Each bound is above the true ε with a probability of at most its significance, 5 %. An audit that is passed proves
     nothing.
     """
-    if not isinstance(privacy, ClientLevelPrivacy) or privacy.noise_multiplier == 0:
+    noise = float(privacy.noise_multiplier)
+    if noise == 0:
         raise InvalidInput("without noise nothing is promised, so there is nothing to audit; choose a private scheme")
     checks.at_least("trials", trials, 1)
     checks.at_least("masked rounds", masked_rounds, 0)
     checks.at_least("guesses", guesses, 1)
     checks.at_least("canaries", canaries, guesses)
     started, secrets = time.perf_counter(), secrets or OSSecrets()
-    setting = CanaryRounds.of(privacy, defect, secrets)
+    setting = CanaryRounds.of(privacy, members, defect, secrets)
     size = setting.canaries
     attacked, gambled = (-(-count // size) for count in (trials, canaries))
     coins = np.zeros((gambled, size), np.bool_)
@@ -129,7 +132,7 @@ def run_audit(
 
     present, absent = views[:attacked, :size], views[:attacked, size:]
     return Audit(
-        epsilon_claimed=server_epsilon(privacy.noise_multiplier, 1, privacy.delta),
+        epsilon_claimed=server_epsilon(noise, 1, privacy.delta),
         two_world=two_world_bound(
             present=present.size,
             absent=absent.size,
@@ -144,7 +147,7 @@ def run_audit(
             delta=privacy.delta,
         ),
         planted=defect,
-        noise_multiplier=privacy.noise_multiplier,
+        noise_multiplier=noise,
         delta=privacy.delta,
         members=setting.members,
         canaries=size,

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lowkey.federation import Client, Reply, Request, Scheme, drive, initial_state, make_scheme, round_flow
-from lowkey.privacy import ClientLevelPrivacy, Ledger, Measurement, Noised, make_sampling
+from lowkey.federation import Client, Reply, Request, Scheme, drive, initial_state, round_flow, scheme
+from lowkey.privacy import ClientMechanism, ClientPrivacy, Ledger, Measurement, Noised, make_sampling
 from lowkey.protocols import LocalUpdate
 from lowkey.rng import BitSource, Secrets
 from lowkey.simulation.in_process import InProcess
@@ -46,16 +46,14 @@ class CanaryRounds:
     secrets : of server and members. Rounds of one number repeat each other if these do.
     """
 
-    privacy: ClientLevelPrivacy
-    of_members: ClientLevelPrivacy
+    privacy: ClientMechanism
+    of_members: ClientMechanism
     secrets: Secrets
 
     @classmethod
-    def of(cls, privacy: ClientLevelPrivacy, defect: Defect | None, secrets: Secrets) -> CanaryRounds:
+    def of(cls, privacy: ClientPrivacy, members: int, defect: Defect | None, secrets: Secrets) -> CanaryRounds:
         """Rounds of this privacy for members of a known roster, with a defect planted or not."""
-        members = privacy.sampling.roster_size
-        everyone = make_sampling("all", population=members, cohort=members)
-        kept = replace(privacy, sampling=everyone, max_contributions=None)
+        kept = _for_everyone(privacy, members)
         match defect:
             case None:
                 return cls(privacy=kept, of_members=kept, secrets=secrets)
@@ -64,7 +62,7 @@ class CanaryRounds:
             case "no-clipping":
                 return cls(privacy=kept, of_members=_tampered(kept, clips=False), secrets=secrets)
             case "missing-shares":  # the server lets members go whose noise the others do not make up for
-                lenient = replace(kept, dropouts=max(_MISSING, kept.dropouts))
+                lenient = _for_everyone(replace(privacy, dropouts=max(_MISSING, privacy.dropouts)), members)
                 unscaled = math.sqrt(lenient.shares.honest / members)
                 return cls(privacy=lenient, of_members=_tampered(lenient, noise=unscaled), secrets=secrets)
 
@@ -97,20 +95,20 @@ class CanaryRounds:
         keys = SimulatedKeys(self.members, self.secrets)
         trainer = _Canaries(present * np.float32(_SIZE * self.privacy.clip_norm), self.coordinates)
 
-        def client(privacy: ClientLevelPrivacy) -> InProcess:
+        def client(privacy: ClientMechanism) -> InProcess:
             return InProcess(
                 Client(scheme=self._scheme(privacy, masked), trainer=trainer, secrets=self.secrets, keys=keys)
             )
 
-        scheme = self._scheme(self.privacy, masked)
-        start = replace(initial_state(scheme, np.zeros(self.coordinates, np.float32)), round=number)
+        agreed = self._scheme(self.privacy, masked)
+        start = replace(initial_state(agreed, np.zeros(self.coordinates, np.float32)), round=number)
         flow = round_flow(
-            scheme,
+            agreed,
             start,
             secrets=self.secrets,
             ledger=Ledger(None, run="audit"),
             clock=StageClock(),
-            directory=keys.directory,
+            verify_keys=keys.verify_keys,
         )
         worst = _WorstRoster(
             honest=client(self.of_members),
@@ -120,15 +118,10 @@ class CanaryRounds:
         )
         return drive(flow, worst).state.weights * np.float32(self.members / self.privacy.clip_norm)
 
-    def _scheme(self, privacy: ClientLevelPrivacy, masked: bool) -> Scheme:
-        plain = make_scheme(
-            "fl-std-dp",
-            num_clients=self.members,
-            cohort=self.members,
-            clip_norm=privacy.clip_norm,
-            noise_multiplier=privacy.noise_multiplier,
-        )
-        return replace(plain, privacy=privacy, aggregation="masked" if masked else "plain")
+    def _scheme(self, privacy: ClientMechanism, masked: bool) -> Scheme:
+        settings = replace(self.privacy.settings, aggregation="masked" if masked else "plain")
+        usual = scheme("fl-std-dp", clients=self.members, cohort=self.members, privacy=settings)
+        return replace(usual, privacy=replace(privacy, settings=settings))
 
 
 @dataclass(frozen=True)
@@ -165,23 +158,25 @@ class _WorstRoster:
         yield from self.colluding({c: r for c, r in requests.items() if self.num_honest <= c < self.num_staying})
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
-class _Tampered(ClientLevelPrivacy):
+@dataclass(frozen=True, kw_only=True)
+class _Tampered(ClientMechanism):
     """A member that agrees to the terms and does not keep them.
 
     Parameters
     ----------
-    noise : share of the agreed standard deviation that it adds.
-    clips : whether it clips.
+    noise : float
+        Part of the agreed standard deviation that it adds.
+    clips : bool
+        Whether it clips.
     """
 
     noise: float = 1.0
     clips: bool = True
 
-    def __repr__(self) -> str:  # what is agreed on is compared by it
-        return super().__repr__().replace(type(self).__qualname__, ClientLevelPrivacy.__qualname__, 1)
-
-    def protect(self, measurement: Measurement | None, *, length: int, clip_norm: float, source: BitSource) -> Noised:
+    def protect(
+        self, measurement: Measurement | None, *, length: int, clip_norm: float | None, source: BitSource
+    ) -> Noised:
+        assert clip_norm is not None
         encoding = self.encoding(length)
         if measurement is None:
             bounded = encoding.zeros()
@@ -193,6 +188,11 @@ class _Tampered(ClientLevelPrivacy):
         return replace(encoding, noise_multiplier=self.noise * self.noise_multiplier).add_noise(bounded, source)
 
 
-def _tampered(privacy: ClientLevelPrivacy, **changes: Any) -> _Tampered:
-    agreed = {part.name: getattr(privacy, part.name) for part in fields(ClientLevelPrivacy)}
-    return _Tampered(**agreed, **changes)
+def _for_everyone(privacy: ClientPrivacy, members: int) -> ClientMechanism:
+    """This privacy where everybody is on the roster and known to be, in every round."""
+    settings = replace(privacy, sampling="all", roster=None, max_contributions="unlimited")
+    return ClientMechanism(settings=settings, sampling=make_sampling("all", population=members, cohort=members))
+
+
+def _tampered(privacy: ClientMechanism, *, noise: float = 1.0, clips: bool = True) -> _Tampered:
+    return _Tampered(settings=privacy.settings, sampling=privacy.sampling, noise=noise, clips=clips)

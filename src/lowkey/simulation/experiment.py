@@ -9,7 +9,7 @@ from typing import Any
 
 from lowkey.experiments import Config, RunDirectory
 from lowkey.experiments.build import build
-from lowkey.experiments.play import Runtime, play
+from lowkey.experiments.running import Connection, run_in_directory
 from lowkey.federation import RunState
 from lowkey.protocols import Observer
 from lowkey.rng import OSSecrets, Secrets
@@ -19,22 +19,41 @@ from lowkey.simulation.runtime import open_runtime
 from lowkey.timing import StageClock
 
 
-def run_experiment(
+def run(
     config: Config,
-    out: Path,
+    out: Path | str,
     *,
     resume: bool = False,
     observers: Sequence[Observer] = (),
     started: Callable[[RunState], None] = lambda _state: None,
     secrets: Secrets | None = None,
 ) -> dict[str, Any]:
-    """Play all rounds of ``config``; see :func:`lowkey.experiments.play.play`."""
+    """Run all rounds of a configuration, with all clients simulated on this machine.
+
+    Parameters
+    ----------
+    config : Config
+        From :func:`lowkey.load_config`.
+    out : Path
+        Run directory, which gets everything; new, or with ``resume`` an existing one, whose settings must agree.
+    observers : sequence of Observer
+        Called with the metrics of every round.
+    started : function
+        Called once, when the first round is about to begin.
+    secrets : Secrets or None
+        For tests only.
+
+    Returns
+    -------
+    dict
+        The summary of the run, also kept as result.json.
+    """
     secrets = secrets or OSSecrets()
     experiment = build(config)
 
     @contextmanager
-    def simulated(directory: RunDirectory, clock: StageClock) -> Iterator[Runtime]:
-        keys = SimulatedKeys(config.data.clients, secrets)
+    def simulated(directory: RunDirectory, clock: StageClock) -> Iterator[Connection]:
+        keys = SimulatedKeys(config.federation.clients, secrets)
         with open_runtime(
             scheme=experiment.scheme,
             trainer=experiment.trainer,
@@ -45,11 +64,11 @@ def run_experiment(
             memory=Memory(directory.path / "clients.json" if experiment.scheme.private else None),
             keys=keys,
         ) as ask:
-            yield Runtime(ask=ask, directory=keys.directory)
+            yield Connection(ask=ask, verify_keys=keys.verify_keys, take_figures=ask.take_figures)
 
-    return play(
+    return run_in_directory(
         config,
-        out,
+        Path(out),
         experiment,
         simulated,
         resume=resume,

@@ -16,14 +16,14 @@ _ROOT_WORDS = 4
 
 
 class SimulatedKeys(Mapping[ClientId, bytes]):
-    """Satisfies :class:`lowkey.protocols.Keys` for all clients of a simulation; it is its own directory."""
+    """Satisfies :class:`lowkey.protocols.Keys` for all clients of a simulation; it is its own ``verify_keys``."""
 
     def __init__(self, population: int, secrets: Secrets) -> None:
         self._population = population
         self._root = secrets.source("identities").bits(_ROOT_WORDS).tobytes()
 
     @property
-    def directory(self) -> Mapping[ClientId, bytes]:
+    def verify_keys(self) -> Mapping[ClientId, bytes]:
         return self
 
     def identity(self, client: ClientId) -> Identity:

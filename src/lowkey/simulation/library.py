@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from lowkey.errors import InvalidInput
-from lowkey.federation import Federation, RoundRecord, Schedule, Scheme, StoppedBy, initial_state
+from lowkey.federation import Federation, RoundRecord, Schedule, Scheme, StoppedBy, initial_state, released_model
 from lowkey.learning import (
     CLASSIFICATION,
     ClientDatasets,
@@ -58,12 +58,11 @@ def simulate(
     scheme: Scheme,
     model: Any,
     clients: ClientDatasets,
-    test: Examples,
+    test: Examples | None = None,
     rounds: int,
     sgd: LocalSGD | None = None,
     objective: Objective | None = None,
     evaluate: Evaluator | None = None,
-    target_epsilon: float | None = None,
     workers: int | Literal["auto"] = "auto",
     device: str = "cpu",
     observers: Sequence[Observer] = (),
@@ -73,27 +72,46 @@ def simulate(
 
     Parameters
     ----------
-    scheme : from :func:`lowkey.make_scheme`.
-    model : any ``torch.nn.Module``; its trainable float32 parameters are learned.
-    clients : one dataset per client: pairs (inputs, targets) or map-style datasets; may be made on access.
-    test : held-out data, in the same form.
-    rounds : how many rounds to play.
-    sgd : local steps, batch size and rate.
-    objective : loss, metrics and choice of examples; by default cross-entropy and accuracy, of all examples.
-    evaluate : your own evaluation, instead of the objective's on ``test``.
-    target_epsilon : stop before a round that would pass it.
-    workers : processes ("auto": one per core; 0: none).
-    device : such as "cpu" or "cuda".
-    observers : called with the record of every round.
-    secrets : for tests only, see :class:`lowkey.rng.ReplaySecrets`.
+    scheme : Scheme
+        From :func:`lowkey.scheme`. Where its privacy has a target ε, the run stops before a round that would pass it.
+    model : torch.nn.Module
+        Its trainable float32 parameters are learned. Layers that keep running statistics are refused.
+    clients : sequence of datasets
+        One for each client: pairs (inputs, targets) or map-style datasets; they may be made on access.
+    test : dataset
+        Held-out data, in the same form. None: the model is not evaluated, or by ``evaluate``.
+    rounds : int
+        How many to play.
+    sgd : LocalSGD
+        Local steps, batch size and rate.
+    objective : Objective
+        Loss, metrics and choice of examples; by default cross-entropy and accuracy, of all examples.
+    evaluate : function
+        Your own evaluation of a model vector, instead of the objective's on ``test``.
+    workers : int or "auto"
+        Processes; "auto": one for each core; 0: none.
+    device : str
+        Such as "cpu" or "cuda".
+    observers : sequence of Observer
+        Called with the metrics of every round.
+    secrets : Secrets
+        For tests only, see :class:`lowkey.rng.ReplaySecrets`.
+
+    Raises
+    ------
+    CannotContribute : when half of a cohort has nothing to send, because of empty data or updates that diverge.
     """
+    if not isinstance(clients, Sized):
+        raise InvalidInput(f"clients is a {type(clients).__name__}, which has no length; pass a list of datasets")
     if scheme.privacy.sampling.population != len(clients):
         raise InvalidInput(
             f"the scheme was made for {scheme.privacy.sampling.population} clients, but there are {len(clients)} "
-            "datasets; pass num_clients=len(clients) to make_scheme"
+            "datasets; pass clients=len(clients) to lowkey.scheme"
         )
     scheme = scheme.for_layers(layer_sizes(model))
-    objective = objective or CLASSIFICATION
+    objective, schedule = objective or CLASSIFICATION, Schedule(rounds=rounds)
+    if evaluate is None:
+        evaluate = _not_at_all if test is None else TorchEvaluator(model, test, objective=objective, device=device)
     clock, secrets = StageClock(), secrets or OSSecrets()
     trainer = TorchTrainer(model, clients, sgd or LocalSGD(), objective=objective, device=device)
     records: list[RoundRecord] = []
@@ -104,15 +122,23 @@ def simulate(
         federation = Federation(
             scheme=scheme,
             ask=ask,
-            evaluate=evaluate or TorchEvaluator(model, test, objective=objective, device=device),
+            evaluate=evaluate,
             secrets=secrets,
             clock=clock,
-            directory=keys.directory,
+            verify_keys=keys.verify_keys,
+            take_figures=ask.take_figures,
         )
         state, stopped = federation.run(
             initial_state(scheme, model_vector(model)),
-            Schedule(rounds=rounds, target_epsilon=target_epsilon),
-            observers=[records.append, *observers],
+            schedule,
+            save=lambda _state, record: records.append(record),
+            observers=observers,
         )
-    load_vector(model, state.weights)
-    return Simulation(weights=state.weights, records=tuple(records), stopped=stopped)
+    weights = released_model(scheme, state)
+    load_vector(model, weights)
+    return Simulation(weights=weights, records=tuple(records), stopped=stopped)
+
+
+def _not_at_all(weights: FloatArray) -> dict[str, float]:
+    del weights
+    return {}

@@ -10,7 +10,7 @@ from typing import Literal
 import scipy.fft
 
 from lowkey.federation import Client, Scheme
-from lowkey.protocols import Ask, Keys, Trainer
+from lowkey.protocols import Keys, Trainer
 from lowkey.rng import Secrets
 from lowkey.simulation.in_process import InProcess
 from lowkey.simulation.memory import Memory
@@ -29,7 +29,7 @@ def open_runtime(
     device: str = "cpu",
     memory: Memory | None = None,
     keys: Keys | None = None,
-) -> Iterator[Ask]:
+) -> Iterator[InProcess | WorkerPool]:
     """A runtime for the clients; the server's transforms use all cores while it is open.
 
     "auto" takes one worker per core on the CPU; accelerators are used from the main process.

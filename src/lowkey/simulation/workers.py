@@ -21,12 +21,13 @@ from typing import Any
 import numpy as np
 
 from lowkey import checks
-from lowkey.errors import ClientFailed, InvalidInput
+from lowkey.errors import CannotContribute, ClientFailed, InvalidInput
 from lowkey.federation import Client, ClientState, Reply, Request, Scheme
 from lowkey.protocols import Keys, Trainer
 from lowkey.rng import Secrets
 from lowkey.simulation.in_process import answer
 from lowkey.simulation.memory import Memory
+from lowkey.simulation.register import Register
 from lowkey.timing import StageClock
 from lowkey.types import ClientId, FloatArray, Words
 
@@ -35,7 +36,7 @@ _STAGE_BYTES = 16
 
 
 @dataclass(frozen=True)
-class _Task:
+class _Job:
     state: ClientState
     request: Request  # without the model, which stands in shared memory
     has_model: bool
@@ -47,7 +48,9 @@ class _Done:
     slot: int
     seconds: dict[str, float]
     state: ClientState
-    reply: Reply | None = None  # without its vector, which stands in the slot
+    tried: int = 0
+    excuses: tuple[str, ...] = ()
+    reply: Reply | None = None  # without its vector, which stands in the slot; None of a client that dropped out
     vector: _Layout | None = None
     error: ClientFailed | None = None
 
@@ -69,7 +72,7 @@ class _Worker:
     stage: Any
     slots: list[Any]
     free: list[int] = field(default_factory=lambda: list(range(_SLOTS)))
-    running: deque[_Task] = field(default_factory=deque)
+    running: deque[_Job] = field(default_factory=deque)
 
 
 class _SharedStageClock(StageClock):
@@ -109,9 +112,10 @@ class WorkerPool:
         keys: Keys | None = None,
     ) -> None:
         checks.at_least("runtime.workers", workers, 1)
-        self._clock, self._memory = clock, memory or Memory()
+        self._clock, self._memory, self._register = clock, memory or Memory(), Register()
+        self.take_figures = self._register.take
         context: Any = mp.get_context("fork" if sys.platform == "linux" else "spawn")
-        size = 4 * scheme.wire_length(scheme.codec.operator(trainer.num_coordinates, 1))
+        size = 4 * scheme.wire(trainer.num_coordinates).length
         shared_model = context.RawArray(ctypes.c_float, trainer.num_coordinates)
         self._model = np.frombuffer(shared_model, np.float32)
         self._workers: list[_Worker] = []
@@ -146,6 +150,7 @@ class WorkerPool:
     def __call__(self, requests: Mapping[ClientId, Request]) -> Iterator[tuple[ClientId, Reply]]:
         self._drain()
         self._memory.prepare(requests)
+        self._register.begin()
         self._publish(requests)
         waiting = deque(requests.items())
         arrived: dict[ClientId, tuple[_Worker, _Done]] = {}
@@ -155,10 +160,13 @@ class WorkerPool:
                     self._hand_out(waiting)
                     arrived |= self._collect()
                 worker, done = arrived.pop(client)
-                self._memory.keep(done.state)
-                yield client, _whole(done, worker.slots[done.slot])
+                self._register.add(done.tried, done.excuses)
+                if done.reply is not None:
+                    self._memory.keep(done.state)
+                    yield client, _whole(done.reply, done.vector, worker.slots[done.slot])
                 worker.free.append(done.slot)
                 self._hand_out(waiting)
+            self._register.close()
         finally:
             for worker, done in arrived.values():
                 worker.free.append(done.slot)
@@ -184,10 +192,10 @@ class WorkerPool:
                 if waiting and worker.free and len(worker.running) < 2:
                     client, request = waiting.popleft()
                     light, has_model = replace(request, weights=None), request.weights is not None
-                    task = _Task(self._memory[client], light, has_model, worker.free.pop())
-                    worker.running.append(task)
+                    job = _Job(self._memory[client], light, has_model, worker.free.pop())
+                    worker.running.append(job)
                     try:
-                        worker.connection.send(task)
+                        worker.connection.send(job)
                     except OSError:
                         raise self._death(worker) from None
 
@@ -242,18 +250,23 @@ def _serve(
     assert parent is not None
     while connection in wait([connection, parent.sentinel]):
         try:
-            task: _Task = connection.recv()
+            job: _Job = connection.recv()
         except (EOFError, OSError):
             return
-        request = replace(task.request, weights=weights) if task.has_model else task.request
+        request = replace(job.request, weights=weights) if job.has_model else job.request
         try:
-            state, reply = answer(client, task.state, request)
+            state, reply = answer(client, job.state, request)
             clock.enter("hand over")
-            layout = _leave(reply.vector, slots[task.slot])
-            done = _Done(task.slot, clock.take(), state, replace(reply, vector=None), layout)
+            layout = _leave(reply.vector, slots[job.slot])
+            tried, excuses = client.attendance.take()
+            light = replace(reply, vector=None)
+            done = _Done(job.slot, clock.take(), state, tried=tried, excuses=tuple(excuses), reply=light, vector=layout)
+        except CannotContribute:  # a scheme without privacy: the client has dropped out
+            tried, excuses = client.attendance.take()
+            done = _Done(job.slot, clock.take(), job.state, tried=tried, excuses=tuple(excuses))
         except ClientFailed as error:
             plain = ClientFailed(error.client, error.stage, error.reason)  # its cause may not survive the pipe
-            done = _Done(task.slot, clock.take(), task.state, error=plain)
+            done = _Done(job.slot, clock.take(), job.state, error=plain)
         connection.send(done)
 
 
@@ -270,7 +283,6 @@ def _view(layout: _Layout, slot: Any) -> Any:
     return np.frombuffer(slot, np.dtype(layout.dtype), layout.length)
 
 
-def _whole(done: _Done, slot: Any) -> Reply:
+def _whole(reply: Reply, layout: _Layout | None, slot: Any) -> Reply:
     """A reply with its vector, read in place."""
-    assert done.reply is not None
-    return done.reply if done.vector is None else replace(done.reply, vector=_view(done.vector, slot))
+    return reply if layout is None else replace(reply, vector=_view(layout, slot))

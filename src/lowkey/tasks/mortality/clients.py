@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from lowkey.data.hospital.admissions import Admissions
-from lowkey.data.hospital.division import Labels, Layout, divide
-from lowkey.data.hospital.features import SparseRows, fit_features
-from lowkey.data.partition import Partition, by_ids
+from lowkey.tasks.mortality.admissions import Admissions
+from lowkey.tasks.mortality.division import Labels, Layout, divide
+from lowkey.tasks.mortality.features import SparseRows, fit_features
+from lowkey.tasks.partition import Partition, by_ids
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from lowkey.data.hospital.source import Counts, Feature, Source
+from lowkey.tasks.mortality.source import Counts, Feature, Source
 
 DRUGS = (
     "metformin", "repaglinide", "nateglinide", "chlorpropamide", "glimepiride", "acetohexamide", "glipizide",

@@ -1,4 +1,4 @@
-"""Play a run in its directory, from the start or from where it stopped, whatever carries the messages."""
+"""A run in its directory, from the start or from where it stopped, whatever carries the messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lowkey.experiments.store import RunDirectory
 from lowkey.federation import Federation, RoundRecord, RunState, Schedule, Scheme, initial_state
 from lowkey.protocols import Ask, Evaluator, Observer
 from lowkey.rng import OSSecrets, Secrets
-from lowkey.secagg import Directory
+from lowkey.secagg import VerifyKeys
 from lowkey.timing import StageClock
 from lowkey.types import FloatArray
 
@@ -30,50 +30,61 @@ class ServerParts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Runtime:
+class Connection:
     """What carries requests to the clients.
 
     Attributes
     ----------
-    ask : carries them.
-    directory : under which keys the clients are enrolled.
-    take_traffic : figures of the messages since the last call, where they are real.
+    ask : Ask
+        Carries them.
+    verify_keys : VerifyKeys
+        Under which keys the clients are enrolled.
+    take_figures : function
+        What can be told of the messages and clients since the last call, for the metrics.
     """
 
     ask: Ask
-    directory: Directory
-    take_traffic: Callable[[], Mapping[str, int]] = dict
+    verify_keys: VerifyKeys
+    take_figures: Callable[[], Mapping[str, int]] = dict
 
 
-OpenRuntime = Callable[[RunDirectory, StageClock], AbstractContextManager[Runtime]]
+Connect = Callable[[RunDirectory, StageClock], AbstractContextManager[Connection]]
 
 
-def play(
+def run_in_directory(
     config: Config,
     out: Path,
     parts: ServerParts,
-    open_runtime: OpenRuntime,
+    connect: Connect,
     *,
     resume: bool = False,
     observers: Sequence[Observer] = (),
     started: Callable[[RunState], None] = lambda _state: None,
     secrets: Secrets | None = None,
 ) -> dict[str, Any]:
-    """Play all rounds of ``config`` and keep everything in ``out``.
+    """Run all rounds of ``config`` and keep everything in ``out``.
 
     Parameters
     ----------
-    config : must be resolved.
-    out : run directory; new, or with ``resume`` an existing one, whose settings must agree.
-    parts : made from ``config`` before, so that bad data or settings leave no half-made run behind.
-    open_runtime : the clients.
-    observers : called after every round.
-    started : called once, when the first round is about to begin.
-    secrets : for tests only.
+    config : Config
+        Must be resolved.
+    out : Path
+        Run directory; new, or with ``resume`` an existing one, whose settings must agree.
+    parts : ServerParts
+        Made from ``config`` before, so that bad data or settings leave no half-made run behind.
+    connect : function
+        Opens the way to the clients.
+    observers : sequence of Observer
+        Called after every round.
+    started : function
+        Called once, when the first round is about to begin.
+    secrets : Secrets or None
+        For tests only.
 
     Returns
     -------
-    The summary that ``lowkey run --json`` prints, also kept as result.json.
+    dict
+        The summary that ``lowkey run --json`` prints, also kept as result.json.
     """
     began = time.perf_counter()
     secrets = secrets or OSSecrets()
@@ -98,16 +109,16 @@ def play(
                 unsaved = None
 
         clock = StageClock()
-        with open_runtime(directory, clock) as runtime:
+        with connect(directory, clock) as connection:
             federation = Federation(
                 scheme=parts.scheme,
-                ask=runtime.ask,
+                ask=connection.ask,
                 evaluate=parts.evaluator,
                 ledger=ledger,
                 secrets=secrets,
                 clock=clock,
-                directory=runtime.directory,
-                take_traffic=runtime.take_traffic,
+                verify_keys=connection.verify_keys,
+                take_figures=connection.take_figures,
                 number_attempt=directory.number_attempt,
             )
             started(state)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from lowkey.data.hospital.source import Counts, Feature, Source
+from lowkey.tasks.mortality.source import Counts, Feature, Source
 
 _OBSTETRICS = "02"
 _age = pl.col("age_years").cast(pl.Float32, strict=False)

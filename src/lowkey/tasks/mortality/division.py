@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowkey import checks
-from lowkey.data.hospital.features import Rows
-from lowkey.data.partition import Partition, by_ids
 from lowkey.errors import InvalidInput
+from lowkey.tasks.mortality.features import Rows
+from lowkey.tasks.partition import Partition, by_ids
 
 Labels: TypeAlias = NDArray[np.bool_]
 Ids: TypeAlias = NDArray[np.generic]

@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from lowkey.data.partition import Partition
 from lowkey.errors import DataError
+from lowkey.tasks.partition import Partition
 
 DEBIAN = Path("/usr/share/datasets/fashion-mnist")
 DOWNLOAD = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
@@ -163,7 +163,7 @@ def _download(directory: Path, base: str) -> ImageData:
 
 
 def _bundled() -> ImageData:
-    sample = resources.files("lowkey.data").joinpath("sample", "fashion_mnist.npz")
+    sample = resources.files("lowkey.tasks.fashion_mnist").joinpath("sample", "fashion_mnist.npz")
     with sample.open("rb") as file, np.load(file) as parts:
         return ImageData(
             parts["train_images"], parts["train_labels"], parts["test_images"], parts["test_labels"], source="bundled"

@@ -18,10 +18,10 @@ from scipy.optimize import brentq
 from scipy.special import expit
 
 from lowkey import checks
-from lowkey.data.hospital.clients import HospitalData
-from lowkey.data.hospital.division import Labels, Layout, divide
-from lowkey.data.hospital.features import SparseRows
 from lowkey.rng import generator
+from lowkey.tasks.mortality.clients import HospitalData
+from lowkey.tasks.mortality.division import Labels, Layout, divide
+from lowkey.tasks.mortality.features import SparseRows
 
 ADMISSIONS, HOSPITALS, FEATURES, MORTALITY = 1_271_733, 415, 7_280, 0.0314
 _PLAIN = ("age", "mrci", "gender=male", "gender=female", "gender=unknown")

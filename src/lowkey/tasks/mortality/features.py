@@ -14,8 +14,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder
 
 from lowkey import checks
-from lowkey.data.hospital.admissions import Admissions
 from lowkey.errors import DataError, InvalidInput
+from lowkey.tasks.mortality.admissions import Admissions
 
 Rows: TypeAlias = NDArray[np.intp]
 SparseRows: TypeAlias = "sparse.csr_array[np.float32, tuple[int, int]]"

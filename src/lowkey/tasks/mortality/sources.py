@@ -9,12 +9,12 @@ from typing import Any
 
 import polars as pl
 
-from lowkey.data.hospital.admissions import Admissions
-from lowkey.data.hospital.diabetes130 import DIABETES130
-from lowkey.data.hospital.files import OTHER_VERSION, read_table
-from lowkey.data.hospital.sih_sus import SIH_SUS
-from lowkey.data.hospital.source import Counts, Feature, Source
 from lowkey.errors import DataError, InvalidInput
+from lowkey.tasks.mortality.admissions import Admissions
+from lowkey.tasks.mortality.diabetes130 import DIABETES130
+from lowkey.tasks.mortality.files import OTHER_VERSION, read_table
+from lowkey.tasks.mortality.sih_sus import SIH_SUS
+from lowkey.tasks.mortality.source import Counts, Feature, Source
 
 SOURCES: Mapping[str, Source] = {source.name: source for source in (DIABETES130, SIH_SUS)}
 UNKNOWN = "unknown"
@@ -63,6 +63,11 @@ def check_source(name: str, path: str | Path, *, any_version: bool = False) -> S
     return SourceCheck(source=name, path=str(path), sha256=digest, counts=counts, reference=reference)
 
 
+def check_file(name: str, path: str | Path, *, any_version: bool = False) -> SourceCheck | None:
+    """:func:`check_source`; None for a name that is no public source of this task."""
+    return check_source(name, path, any_version=any_version) if name in SOURCES else None
+
+
 def load_admissions(
     name: str, path: str | Path, *, features: Sequence[str] | None = None, any_version: bool = False
 ) -> Admissions:
@@ -72,7 +77,7 @@ def load_admissions(
     ----------
     name : "diabetes130" or "sih-sus".
     path : the CSV file, plain, gzipped or zipped, or a directory that holds one of these, or "auto": see
-        :func:`lowkey.data.hospital.files.read_table`.
+        :func:`lowkey.tasks.mortality.files.read_table`.
     features : names of what to learn from, of ``SOURCES[name].features``; unset: the source's default.
     any_version : accept a file whose checksum is not the reference's, such as a newer release or a part.
     """

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import polars as pl
 
-from lowkey.data.hospital.source import Source
 from lowkey.errors import DataError
+from lowkey.tasks.mortality.source import Source
 
 HOME = "LOWKEY_HOSPITAL_DATA"
 MISSING = ["", "?", "nan", "NaN"]

@@ -1,0 +1,74 @@
+"""From a table of TOML to a checked record, and back. The fields of the record are the keys of the table."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from lowkey.errors import ConfigError
+
+RecordT = TypeVar("RecordT")
+
+
+def to_record(section: str, kind: type[RecordT], table: Any) -> RecordT:
+    """The record that a table describes; errors name the dotted key and, for unknown ones, the nearest valid key."""
+    if isinstance(table, kind):
+        return table
+    if not isinstance(table, Mapping):
+        raise ConfigError(f"{section} is {table!r}; it must be a table")
+    known = [field.name for field in fields(kind) if field.init]  # type: ignore[arg-type]
+    problems = [
+        unknown_key(f"{section}.{key}", (f"{section}.{name}" for name in known)) for key in table if key not in known
+    ]
+    if problems:
+        raise ConfigError("; ".join(problems))
+    try:
+        return _adapter(kind).validate_python(dict(table))
+    except ValidationError as error:
+        raise ConfigError("; ".join(dict.fromkeys(_explain(section, detail) for detail in error.errors()))) from None
+
+
+def to_table(record: Any) -> dict[str, Any]:
+    """The table that a record stands for; what is None is left out, as TOML has no word for it."""
+    if isinstance(record, Mapping):
+        return dict(record)
+    return {
+        field.name: _plain(value)
+        for field in fields(record)
+        if field.init and (value := getattr(record, field.name)) is not None
+    }
+
+
+def unknown_key(path: str, known: Iterable[str]) -> str:
+    """What to say of a key that nothing reads."""
+    near = difflib.get_close_matches(path, list(known), n=1, cutoff=0.0)
+    return (
+        f"unknown key {path}; did you mean {near[0]}?" if near else f"unknown key {path}; there is nothing to set here"
+    )
+
+
+@cache
+def _adapter(kind: type[RecordT]) -> TypeAdapter[RecordT]:
+    return TypeAdapter(kind)
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return to_table(value)
+    return [_plain(part) for part in value] if isinstance(value, tuple) else value
+
+
+def _explain(section: str, detail: Mapping[str, Any]) -> str:
+    """One problem of pydantic's in our words."""
+    path = ".".join([section, *(str(part) for part in detail["loc"][:1])])
+    if detail["type"] == "missing":
+        return f"{path} is missing"
+    message = str(detail["msg"]).removeprefix("Value error, ")
+    if detail["type"] == "value_error":
+        return message
+    return f"{path}: {message} (it is {detail['input']!r})"

@@ -1,0 +1,103 @@
+"""What every way to add up vectors is given, and what it gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+from lowkey.errors import RoundFailed
+from lowkey.federation.records import Reply, Request, RunState
+from lowkey.federation.scheme import Scheme
+from lowkey.privacy import Cohort, Ledger, Mean
+from lowkey.protocols import Operator
+from lowkey.secagg import VerifyKeys
+from lowkey.timing import StageClock
+from lowkey.types import ClientId
+
+Requests: TypeAlias = Mapping[ClientId, Request]
+Replies: TypeAlias = Iterable[tuple[ClientId, Reply]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """One attempt at a round.
+
+    Attributes
+    ----------
+    scheme, state : Scheme, RunState
+        The way to learn, and how far it has come.
+    number, attempt : int
+        The round, from 1, and the attempt at it, from 0.
+    operator : Operator
+        Of this round.
+    cohort : Cohort
+        Who takes part.
+    ledger : Ledger
+        Told what a private round costs, before its sum can be known.
+    verify_keys : VerifyKeys
+        Of the enrolled clients; needed under secure aggregation.
+    clock : StageClock
+        Gets the seconds of each stage.
+    """
+
+    scheme: Scheme
+    state: RunState
+    number: int
+    attempt: int
+    operator: Operator
+    cohort: Cohort
+    ledger: Ledger
+    verify_keys: VerifyKeys = field(repr=False)
+    clock: StageClock = field(repr=False)
+
+    @property
+    def clip_norm(self) -> float | None:
+        """S of this round; None where nothing is clipped."""
+        return self.scheme.privacy.clip_norm if self.state.clip_norm is None else self.state.clip_norm
+
+    @property
+    def requests(self) -> Requests:
+        """Asks every member for its vector; those that only add noise get no model."""
+        common = Request(round=self.number, attempt=self.attempt, clip_norm=self.clip_norm)
+        asked = Request(round=self.number, attempt=self.attempt, clip_norm=self.clip_norm, weights=self.state.weights)
+        members = dict.fromkeys(self.cohort.contributors, asked)
+        return members | dict.fromkeys(self.cohort.noise_only, common)
+
+    def require_survivors(self, answered: int) -> None:
+        """Fail, before anything is released, when too few have answered."""
+        privacy = self.scheme.privacy
+        if answered < privacy.least_survivors:
+            raise RoundFailed(
+                f"{answered} of {self.cohort.size} members answered, and at least {privacy.least_survivors} must, so "
+                "nothing was released; check the clients and run the round again"
+            )
+
+    def belongs(self, reply: Reply) -> bool:
+        """Whether a reply is an answer to this attempt."""
+        return (reply.round, reply.attempt) == (self.number, self.attempt)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """The mean of a round, and what may be said about how it came about.
+
+    Attributes
+    ----------
+    mean : Mean
+        Value, known noise, S of the next round.
+    survivors : int
+        Clients whose vectors are in it.
+    median_norm : float or None
+        Typical norm of openly sent vectors, which helps to choose a bound; None in private schemes.
+    """
+
+    mean: Mean = field(repr=False)
+    survivors: int
+    median_norm: float | None = None
+
+
+class Aggregator(Protocol):
+    """A way to add up the vectors of a cohort."""
+
+    def __call__(self, attempt: Attempt) -> Generator[Requests, Replies, Outcome]: ...

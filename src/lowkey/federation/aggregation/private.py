@@ -1,0 +1,62 @@
+"""What both private ways have in common: the price is durable before the sum can be known, then the sum is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import TypeAlias, cast
+
+import numpy as np
+
+from lowkey.errors import RoundFailed
+from lowkey.federation.aggregation.attempt import Attempt, Outcome, Replies, Requests
+from lowkey.federation.records import Reply
+from lowkey.types import Words
+
+Pay: TypeAlias = Callable[[], None]
+IntegerSum: TypeAlias = Callable[[Attempt, Pay], Generator[Requests, Replies, tuple[Words, int]]]
+"""Adds up the members' integers; calls the second argument before it can know the sum. Gives sum and survivors."""
+
+
+def private_mean(attempt: Attempt, integer_sum: IntegerSum) -> Generator[Requests, Replies, Outcome]:
+    """The noisy sum of integers over a public number.
+
+    Guarantees
+    ----------
+    With fewer survivors than the noise was scaled for, the attempt fails and nothing is released. Otherwise its price
+    is durable in the ledger before the sum can be known. A sum that is larger than honest members can make it is not
+    used; its price stays paid.
+    """
+    number, ledger, privacy = attempt.number, attempt.ledger, attempt.scheme.privacy
+    event, paid = privacy.event(), False
+
+    def pay() -> None:
+        nonlocal paid
+        if event is not None:
+            ledger.intend(number, attempt.attempt, event)
+            paid = True
+
+    try:
+        total, survivors = yield from integer_sum(attempt, pay)
+    except RoundFailed:
+        if paid:  # too few shares came to unmask the sum, so that nobody has learned it
+            ledger.abort(number, attempt.attempt)
+        raise
+    if paid:
+        ledger.release(number, attempt.attempt)
+    with attempt.clock.stage("sum"):
+        mean = privacy.read_sum(
+            total,
+            length=attempt.operator.num_measurements,
+            clip_norm=attempt.clip_norm,
+            survivors=survivors,
+            weight=survivors,
+        )
+    return Outcome(mean=mean, survivors=survivors)
+
+
+def words_of(attempt: Attempt, reply: Reply, length: int) -> Words | None:
+    """The vector of a private reply; None if it cannot be added, so that its sender counts as dropped out."""
+    vector = reply.vector
+    if not attempt.belongs(reply) or vector is None:
+        return None
+    return cast(Words, vector) if vector.shape == (length,) and vector.dtype == np.uint32 else None

@@ -1,0 +1,243 @@
+"""A scheme: what clients send, how it is protected, what the server makes of it. Eight of them have names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from lowkey import checks
+from lowkey.codec import CODECS, DECODERS, operator_of
+from lowkey.errors import InvalidInput
+from lowkey.privacy import ClientMechanism, ClientPrivacy, NoPrivacy, Privacy, Terms, WireFormat, make_sampling
+from lowkey.protocols import Codec, Decoder, Operator, PublicNumbers
+from lowkey.registry import Registry, describe
+from lowkey.secagg import Session, session_graph
+from lowkey.server import AVERAGES, GATHERS, OPTIMISERS, Averaging, Gather, Optimiser
+from lowkey.types import ClientId
+
+
+class Family(NamedTuple):
+    """The usual parts of a scheme, by their names in the registries.
+
+    ``weighted`` says whether the mean is weighted by data size where nothing is promised; never in private schemes,
+    where it would break the bound.
+    """
+
+    codec: str
+    decoder: str = "adjoint"
+    private_decoder: str = "adjoint"
+    gather: str = "decode"
+    weighted: bool = True
+
+
+FAMILIES: Registry[Family] = Registry(
+    "federation.scheme",
+    {
+        "fl-std": Family("whole"),
+        "fl-rnd": Family("random-subset"),
+        "fl-freq": Family("low-pass-dct"),
+        "fl-cs": Family("chunked-dct", decoder="layered", gather="error-feedback", weighted=False),
+    },
+)
+SCHEMES = (*FAMILIES, *(f"{name}-dp" for name in FAMILIES))
+_PRIVATE = "-dp"
+PARTS: dict[str, Registry[Any]] = {
+    "codec": CODECS, "decoder": DECODERS, "gather": GATHERS, "server": OPTIMISERS, "averaging": AVERAGES,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scheme:
+    """A way to learn together; :func:`scheme` composes one.
+
+    Attributes
+    ----------
+    name : str
+        One of SCHEMES: where its parts come from, unless they were chosen.
+    codec, decoder : Codec, Decoder
+        How updates are compressed, and recovered.
+    gather, server, averaging : Gather, Optimiser, Averaging
+        What the server does in the compressed domain, to the model, and to what it releases.
+    privacy : Privacy
+        Who takes part, what happens to their vectors, and what that costs.
+    weight_by_examples : bool
+        The mean is weighted by data size.
+    seed : int
+        Names reproducible choices: order of local SGD, public shuffles, cohorts of schemes without privacy.
+    layers : tuple of int
+        Number of coordinates of each parameter tensor of the model, for decoders that use them.
+    """
+
+    name: str
+    codec: Codec
+    decoder: Decoder
+    gather: Gather
+    server: Optimiser
+    averaging: Averaging
+    privacy: Privacy
+    weight_by_examples: bool
+    seed: int = 0
+    layers: tuple[int, ...] = ()
+
+    @property
+    def private(self) -> bool:
+        return self.privacy.private
+
+    def operator(self, num_coordinates: int, number: int) -> Operator:
+        """The map of a round, for a model of this size."""
+        round_number = number if self.codec.changes_each_round else 0
+        public = PublicNumbers(seed=self.seed, round=round_number, bits=self.privacy.bits)
+        return operator_of(self.codec, num_coordinates, public)
+
+    def wire(self, num_coordinates: int, number: int = 1) -> WireFormat:
+        """What a client's vector looks like on the wire."""
+        return self.privacy.wire(self.operator(num_coordinates, number).num_measurements)
+
+    def terms(self, num_coordinates: int, number: int) -> Terms:
+        """What everybody who agreed to this scheme must agree on in a round; only of private schemes."""
+        privacy, promise, wire = self.privacy, self.privacy.promise(), self.wire(num_coordinates, number)
+        if promise is None or wire.bits is None:
+            raise InvalidInput(f"{self.name} sends vectors openly; only private schemes are aggregated securely")
+        members, (survivors, honest) = privacy.sampling.roster_size, promise.shares
+        neighbours, shares_needed = session_graph(members, survivors, survivors - honest)
+        return Terms(
+            scheme=self.name,
+            noise_multiplier=promise.noise_multiplier,
+            clip_rule=promise.clip_rule,
+            bits=wire.bits,
+            length=wire.length,
+            members=members,
+            survivors=survivors,
+            honest=honest,
+            neighbours=neighbours,
+            shares_needed=shares_needed,
+            delta=promise.delta,
+            sampling=privacy.sampling.mode,
+            coin=privacy.sampling.coin,
+            codec=describe(CODECS.name_of(type(self.codec)), self.codec),
+            public_seed=self.seed,
+            model_size=num_coordinates,
+        )
+
+    @staticmethod
+    def session(run: str, number: int, attempt: int, roster: tuple[ClientId, ...], terms: Terms) -> Session:
+        """The secure aggregation of one attempt at a round, as everybody with these terms sets it up."""
+        return Session(
+            run=run,
+            round=number,
+            attempt=attempt,
+            roster=roster,
+            members=terms.members,
+            survivors=terms.survivors,
+            colluders=terms.colluders,
+            neighbours=terms.neighbours,
+            shares_needed=terms.shares_needed,
+            bits=terms.bits,
+            length=terms.length,
+            terms=terms.digest(),
+        )
+
+    def for_layers(self, layers: Sequence[int]) -> Scheme:
+        """The same scheme for a model whose parameter tensors have these sizes, in their natural order."""
+        return replace(self, layers=tuple(layers))
+
+
+def is_private(name: str) -> bool:
+    """Whether a scheme promises privacy; refuses names that no scheme has."""
+    checks.one_of("federation.scheme", name, SCHEMES)
+    return name.endswith(_PRIVATE)
+
+
+def usual_parts(name: str) -> dict[str, str]:
+    """The names of the parts that a scheme has unless others are chosen, by the table that they are set in."""
+    private, family = is_private(name), FAMILIES[name.removesuffix(_PRIVATE)]
+    decoder = family.private_decoder if private else family.decoder
+    return {
+        "codec": family.codec, "decoder": decoder, "gather": family.gather, "server": "plain", "averaging": "last",
+    }  # fmt: skip
+
+
+def scheme(
+    name: str,
+    *,
+    clients: int,
+    cohort: int,
+    codec: Codec | None = None,
+    decoder: Decoder | None = None,
+    gather: Gather | None = None,
+    server: Optimiser | None = None,
+    averaging: Averaging | None = None,
+    privacy: ClientPrivacy | None = None,
+    min_clients: int = 1,
+    seed: int = 0,
+) -> Scheme:
+    """Compose a scheme; what is not given is what its name stands for.
+
+    Parameters
+    ----------
+    name : str
+        "fl-std", "fl-rnd", "fl-freq", "fl-cs", or one of these with "-dp".
+    clients : int
+        N, enrolled clients.
+    cohort : int
+        How many of them are expected to contribute to a round.
+    codec, decoder, gather, server, averaging : parts of these kinds
+        Such as ``lowkey.ChunkedDCT(ratio=0.05)``, ``lowkey.LassoDecoder()``, ``lowkey.ErrorFeedback(rate=1.0)``,
+        ``lowkey.Adam()`` and ``lowkey.TailAverage(start=50)``.
+    privacy : ClientPrivacy
+        What is promised, in schemes with "-dp". Noise that is not given is calibrated to ``epsilon`` and ``rounds``.
+    min_clients : int
+        Least number of answers that make a round without privacy; in private ones ``privacy.dropouts`` says it.
+    seed : int
+        Names the public shuffle and subsets, cohorts of schemes without privacy, and the order of local SGD.
+    """
+    private = is_private(name)
+    checks.at_least("seed", seed, 0)
+    chosen = dict[str, Any](codec=codec, decoder=decoder, gather=gather, server=server, averaging=averaging)
+    parts: dict[str, Any] = {kind: chosen[kind] or PARTS[kind][usual]() for kind, usual in usual_parts(name).items()}
+    require_fit(parts)
+    return Scheme(
+        name=name,
+        **parts,
+        privacy=_mechanism(name, privacy, clients, cohort, min_clients, parts["codec"].ratio),
+        weight_by_examples=not private and FAMILIES[name].weighted,
+        seed=seed,
+    )
+
+
+def _mechanism(
+    name: str, privacy: ClientPrivacy | None, clients: int, cohort: int, min_clients: int, ratio: float
+) -> Privacy:
+    if not is_private(name):
+        if privacy is not None:
+            raise InvalidInput(f"{name} gives no privacy; leave out the privacy settings, or use {name}{_PRIVATE}")
+        return NoPrivacy(
+            sampling=make_sampling("fixed", population=clients, cohort=cohort), least_survivors=min_clients
+        )
+    if privacy is None:
+        raise InvalidInput(f"{name} needs privacy settings with at least clip_norm, and epsilon or noise_multiplier")
+    if min_clients != 1:
+        raise InvalidInput(f"federation.min_clients is for schemes without privacy; of {name} set privacy.dropouts")
+    settings = privacy.resolve(clients=clients, cohort=cohort, ratio=ratio)
+    if settings.noise_multiplier == 0:
+        raise InvalidInput(
+            f"privacy.noise_multiplier is 0, which protects nobody; raise it, or use {name.removesuffix(_PRIVATE)}"
+        )
+    return ClientMechanism(settings=settings, sampling=settings.sampling_of(clients=clients, cohort=cohort))
+
+
+def require_fit(parts: Mapping[str, Any]) -> None:
+    """Refuse parts that cannot work together before anything is spent on finding out."""
+    codec, decoder, gather = parts["codec"], parts["decoder"], parts["gather"]
+    kind = CODECS.name_of(type(codec))
+    if decoder.needs_blocks and not codec.makes_blocks:
+        raise InvalidInput(
+            f"decoder.kind is {DECODERS.name_of(type(decoder))!r}, which needs the chunks of 'chunked-dct'; the codec "
+            f"{kind!r} takes 'adjoint'"
+        )
+    if gather.adds_rounds and codec.changes_each_round:
+        raise InvalidInput(
+            f"gather.kind is {GATHERS.name_of(type(gather))!r}, which adds up measurements of several rounds; those of "
+            f"the codec {kind!r} have no common domain: use gather.kind = 'decode'"
+        )

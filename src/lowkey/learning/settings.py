@@ -1,0 +1,37 @@
+"""What a client does with the common model in a round: the ``[training]`` table of a configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from lowkey import checks
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalSGD:
+    """A few steps of plain SGD.
+
+    Parameters
+    ----------
+    steps : int
+        SGD steps, T_gd.
+    batch_size : int
+        Examples per step; a client with fewer uses all it has in every step.
+    learning_rate : float
+        Local rate, η.
+    batches : {"epochs", "independent"}
+        "epochs" goes through the data in random order before any example repeats; "independent" draws every batch
+        anew, with replacement, which reproduces the norms that the paper clips to.
+    """
+
+    steps: int = 5
+    batch_size: int = 10
+    learning_rate: float = 0.1
+    batches: Literal["epochs", "independent"] = "epochs"
+
+    def __post_init__(self) -> None:
+        checks.at_least("training.steps", self.steps, 1)
+        checks.at_least("training.batch_size", self.batch_size, 1)
+        checks.positive("training.learning_rate", self.learning_rate)
+        checks.one_of("training.batches", self.batches, ("epochs", "independent"))

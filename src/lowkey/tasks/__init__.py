@@ -1,0 +1,47 @@
+"""Tasks: data, models, objectives and presets, a folder each. The paper's two are here; others are modules of yours."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from lowkey.errors import ConfigError
+from lowkey.registry import Registry, nearest
+from lowkey.tasks.fashion_mnist import FASHION_MNIST
+from lowkey.tasks.mortality import MORTALITY
+from lowkey.tasks.task import NodeSettings, NoSettings, Score, Study, Task, Words, client_of
+
+TASKS: Registry[Task] = Registry("task", {"fashion-mnist": FASHION_MNIST, "mortality": MORTALITY})
+
+
+def find_task(name: str) -> Task:
+    """A task by its name, or the ``task`` of the module of this name."""
+    if name in TASKS:
+        return TASKS[name]
+    try:
+        module = import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise  # something that the module needs
+        raise ConfigError(
+            f"task is {name!r}, which is neither a task of Lowkey ({', '.join(TASKS)}) nor a module that can be "
+            f"imported from here{nearest(name, TASKS)}"
+        ) from None
+    found = getattr(module, "task", None)
+    if not isinstance(found, Task):
+        raise ConfigError(f"the module {name} has no Task called 'task'; write: task = lowkey.Task(model=..., ...)")
+    return found
+
+
+__all__ = [
+    "FASHION_MNIST",
+    "MORTALITY",
+    "TASKS",
+    "NoSettings",
+    "NodeSettings",
+    "Score",
+    "Study",
+    "Task",
+    "Words",
+    "client_of",
+    "find_task",
+]

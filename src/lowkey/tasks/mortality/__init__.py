@@ -1,0 +1,103 @@
+"""Who will die in hospital: the second task of the paper, on public admissions and on a synthetic stand-in.
+
+Sparse features, divided among virtual or real hospitals. Its data needs polars and scikit-learn (the extra
+``hospital``), which no other part of Lowkey does; they are imported where rows are read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from lowkey import checks
+from lowkey.lazy import late
+from lowkey.tasks.mortality.notes import notes
+from lowkey.tasks.task import Score, Task, Words
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdmissionSettings:
+    """The table ``[data]``.
+
+    Parameters
+    ----------
+    name : {"diabetes130", "sih-sus", "synthetic"}
+        Whose admissions.
+    source : str
+        The file, a directory that holds it, or "auto": see docs/hospital.md.
+    division : {"iid", "natural"}
+        Virtual hospitals of equal size, as in the paper, or the real ones.
+    features : tuple of str, or None
+        What to learn from. None: the default of the source.
+    min_count : int
+        Training rows that a category or code needs for a column of its own.
+    min_deaths : int
+        In the training rows of every hospital.
+    min_admissions : int
+        Below which a real hospital is left out.
+    test_share : float
+        Share of the patients that is held out.
+    pooled : bool
+        One client holds all data: the ceiling without a federation.
+    scale : float
+        Of synthetic hospitals: share of the paper's admissions.
+    any_version : bool
+        Accept a file that is not the reference file.
+    """
+
+    name: Literal["diabetes130", "sih-sus", "synthetic"] = "synthetic"
+    source: str = "auto"
+    division: Literal["iid", "natural"] = "iid"
+    features: tuple[str, ...] | None = None
+    min_count: int = 100
+    min_deaths: int = 1
+    min_admissions: int = 10
+    test_share: float = 0.2
+    pooled: bool = False
+    scale: float = 1.0
+    any_version: bool = False
+
+    def __post_init__(self) -> None:
+        checks.one_of("data.name", self.name, ("diabetes130", "sih-sus", "synthetic"))
+        checks.one_of("data.division", self.division, ("iid", "natural"))
+        checks.at_least("data.min_count", self.min_count, 1)
+        checks.at_least("data.min_deaths", self.min_deaths, 0)
+        checks.at_least("data.min_admissions", self.min_admissions, 1)
+        checks.fraction("data.test_share", self.test_share, include_one=False)
+        checks.positive("data.scale", self.scale)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MLPSettings:
+    """The table ``[model]``; by default the paper's network, 1,496,601 parameters for 7,280 features.
+
+    Parameters
+    ----------
+    hidden : int
+        Units of each of the two hidden layers.
+    """
+
+    hidden: int = 200
+
+    def __post_init__(self) -> None:
+        checks.at_least("model.hidden", self.hidden, 1)
+
+
+_PARTS = f"{__name__}.parts"
+
+MORTALITY = Task(
+    model=late(_PARTS, "model"),
+    clients=late(_PARTS, "clients"),
+    test=late(_PARTS, "test"),
+    objective=late(_PARTS, "objective"),
+    scores=(Score("balanced_accuracy", "balanced accuracy"), Score("auroc", "AUROC")),
+    columns=("sensitivity", "specificity"),
+    figures=("calibration", "confusion"),
+    words=Words(event="death", happened="died", did_not="survived"),
+    notes=notes,
+    data=AdmissionSettings,
+    model_settings=MLPSettings,
+    presets=__name__,
+    describe=late(_PARTS, "describe"),
+    check_file=late(f"{__name__}.sources", "check_file"),
+)

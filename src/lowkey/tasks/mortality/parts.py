@@ -1,0 +1,88 @@
+"""Model, data and objective of the task; imports PyTorch, polars and scikit-learn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from lowkey.errors import ConfigError
+from lowkey.learning import (
+    ClientDatasets,
+    Examples,
+    Objective,
+    balanced_rows,
+    keras_initialise,
+    logistic_loss,
+    rare_event_metrics,
+)
+from lowkey.rng import generator
+from lowkey.tasks.mortality import AdmissionSettings
+from lowkey.tasks.mortality.clients import HospitalClients, HospitalData, make_hospital_data
+from lowkey.tasks.mortality.division import Layout
+from lowkey.tasks.mortality.mlp import MortalityMLP
+from lowkey.tasks.mortality.sources import load_admissions
+from lowkey.tasks.mortality.synthetic import make_synthetic_hospital_data
+from lowkey.tasks.task import Study
+
+OBJECTIVE = Objective(loss=logistic_loss, metrics=rare_event_metrics, choice=balanced_rows)
+
+
+def model(study: Study) -> Any:
+    """The network, with its first weights."""
+    network = MortalityMLP(len(_hospitals(study).feature_names), study.model.hidden)
+    return keras_initialise(network, generator(study.seed, "initial weights"))
+
+
+def objective(study: Study) -> Objective:
+    """Deaths and survivals in equal number, judged as rare events are."""
+    del study
+    return OBJECTIVE
+
+
+def clients(study: Study) -> ClientDatasets:
+    """The admissions of all hospitals."""
+    return HospitalClients(_hospitals(study))
+
+
+def test(study: Study) -> Examples:
+    """Held-out patients of all hospitals."""
+    data = _hospitals(study)
+    return data.test, data.test_died.astype("float32")
+
+
+def describe(study: Study) -> Mapping[str, float]:
+    """Who would learn from what."""
+    return _hospitals(study).summary()
+
+
+def _hospitals(study: Study) -> HospitalData:
+    return _divided(study.data, study.clients, study.seed)
+
+
+@lru_cache(maxsize=1)
+def _divided(settings: AdmissionSettings, num_clients: int, seed: int) -> HospitalData:
+    virtual = settings.division == "iid"
+    layout = Layout(
+        kind="virtual" if virtual else "natural",
+        clients=num_clients if virtual and not settings.pooled else None,
+        min_deaths=settings.min_deaths,
+        min_admissions=settings.min_admissions,
+        test_share=settings.test_share,
+    )
+    made: HospitalData
+    if settings.name == "synthetic":
+        made = make_synthetic_hospital_data(seed=seed, scale=settings.scale, layout=layout)
+    else:
+        admissions = load_admissions(
+            settings.name, settings.source, features=settings.features, any_version=settings.any_version
+        )
+        made = make_hospital_data(admissions, layout, rng=generator(seed, "partition"), min_count=settings.min_count)
+    if settings.pooled:
+        made = made.pooled()
+    if len(made.clients) != num_clients:
+        raise ConfigError(
+            f"federation.clients is {num_clients}, but {settings.name} has {len(made.clients)} with these settings; "
+            f"set federation.clients={len(made.clients)}, or data.division=iid for any number of virtual hospitals"
+        )
+    return made
