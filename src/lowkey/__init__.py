@@ -1,59 +1,127 @@
 """Lowkey: federated learning with updates that are small, keyed (masked) and discreet (differentially private).
 
 >>> import lowkey
->>> scheme = lowkey.make_scheme("fl-cs-dp", num_clients=6000, cohort=100, ratio=0.05,
-...                             clip_norm=0.47, noise_multiplier=1.54)
+>>> privacy = lowkey.ClientPrivacy(clip_norm=0.47, noise_multiplier=1.54)
+>>> scheme = lowkey.scheme("fl-cs-dp", clients=6000, cohort=100, codec=lowkey.ChunkedDCT(ratio=0.05), privacy=privacy)
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from lowkey.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from lowkey.errors import LowkeyError
-    from lowkey.federation import SCHEMES, Scheme, make_scheme
+    from lowkey.codec import (
+        AdjointDecoder,
+        ChunkedDCT,
+        LassoDecoder,
+        LayeredDecoder,
+        LowPassDCT,
+        RandomSubset,
+        WholeUpdate,
+    )
+    from lowkey.errors import CannotContribute, LowkeyError
+    from lowkey.experiments import Config, RunDirectory, load_config
+    from lowkey.federation import SCHEMES, Client, Federation, Schedule, Scheme, scheme
     from lowkey.learning import LocalSGD, Objective
-    from lowkey.privacy import Event, affordable_rounds, calibrate_noise, epsilon, make_sampling
-    from lowkey.simulation import Simulation, simulate
+    from lowkey.privacy import (
+        ClientPrivacy,
+        Epsilon,
+        Event,
+        Ledger,
+        Plan,
+        Policy,
+        affordable_rounds,
+        calibrate_noise,
+        epsilon,
+        make_sampling,
+        plan,
+        server_epsilon,
+    )
+    from lowkey.report import write_report
+    from lowkey.server import (
+        Adam,
+        DecodeMean,
+        ErrorFeedback,
+        ExponentialAverage,
+        LastIterate,
+        Momentum,
+        Plain,
+        TailAverage,
+    )
+    from lowkey.simulation import Simulation, run, simulate
+    from lowkey.tasks import Score, Study, Task
 
 __version__ = "0.1.0"
 
-_HOME = {
-    "LowkeyError": "errors",
-    "SCHEMES": "federation",
-    "Scheme": "federation",
-    "make_scheme": "federation",
-    "LocalSGD": "learning",
-    "Objective": "learning",
-    "Event": "privacy",
-    "affordable_rounds": "privacy",
-    "calibrate_noise": "privacy",
-    "epsilon": "privacy",
-    "make_sampling": "privacy",
-    "Simulation": "simulation",
-    "simulate": "simulation",
-}
+_HOMES = {
+    "codec": (
+        "AdjointDecoder", "ChunkedDCT", "LassoDecoder", "LayeredDecoder", "LowPassDCT", "RandomSubset", "WholeUpdate",
+    ),
+    "errors": ("CannotContribute", "LowkeyError"),
+    "experiments": ("Config", "RunDirectory", "load_config"),
+    "federation": ("SCHEMES", "Client", "Federation", "Schedule", "Scheme", "scheme"),
+    "learning": ("LocalSGD", "Objective"),
+    "privacy": (
+        "ClientPrivacy", "Epsilon", "Event", "Ledger", "Plan", "Policy", "affordable_rounds", "calibrate_noise",
+        "epsilon", "make_sampling", "plan", "server_epsilon",
+    ),
+    "report": ("write_report",),
+    "server": (
+        "Adam", "DecodeMean", "ErrorFeedback", "ExponentialAverage", "LastIterate", "Momentum", "Plain", "TailAverage",
+    ),
+    "simulation": ("Simulation", "run", "simulate"),
+    "tasks": ("Score", "Study", "Task"),
+}  # fmt: skip
+__getattr__ = lazy_names(__name__, _HOMES)
 
 __all__ = [
     "SCHEMES",
+    "Adam",
+    "AdjointDecoder",
+    "CannotContribute",
+    "ChunkedDCT",
+    "Client",
+    "ClientPrivacy",
+    "Config",
+    "DecodeMean",
+    "Epsilon",
+    "ErrorFeedback",
     "Event",
+    "ExponentialAverage",
+    "Federation",
+    "LassoDecoder",
+    "LastIterate",
+    "LayeredDecoder",
+    "Ledger",
     "LocalSGD",
+    "LowPassDCT",
     "LowkeyError",
+    "Momentum",
     "Objective",
+    "Plain",
+    "Plan",
+    "Policy",
+    "RandomSubset",
+    "RunDirectory",
+    "Schedule",
     "Scheme",
+    "Score",
     "Simulation",
+    "Study",
+    "TailAverage",
+    "Task",
+    "WholeUpdate",
     "affordable_rounds",
     "calibrate_noise",
     "epsilon",
+    "load_config",
     "make_sampling",
-    "make_scheme",
+    "plan",
+    "run",
+    "scheme",
+    "server_epsilon",
     "simulate",
+    "write_report",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """Import on first use: ``import lowkey`` stays quick, and torch is needed only for what uses it."""
-    if name not in _HOME:
-        raise AttributeError(f"module 'lowkey' has no attribute {name!r}")
-    return getattr(import_module(f"lowkey.{_HOME[name]}"), name)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lowkey.cli.output import JsonOption, emit, human_epsilon
-from lowkey.cli.run import load_config
+from lowkey.cli.output import JsonOption, QuietOption, SetOption, emit
+from lowkey.errors import ConfigError
+from lowkey.figures import human_epsilon
 
 if TYPE_CHECKING:  # imported when a command needs it, so that --help answers at once
     from lowkey.simulation import Audit
@@ -31,15 +32,13 @@ def audit(
         str, typer.Argument(help="A private preset ('lowkey presets list') or a TOML file.")
     ] = "fashion-mnist/fl-cs-dp-r0.05",
     *,
-    assignments: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a setting, as in --set privacy.noise_multiplier=2.")
-    ] = None,
+    assignments: SetOption = None,
     trials: Annotated[int, typer.Option(help="Guesses whether one client is in the sum; more prove more.")] = 100_000,
     canaries: Annotated[int, typer.Option(help="Clients that contribute by a coin, to be guessed at once.")] = 40_000,
     masked_rounds: Annotated[int, typer.Option(help="Rounds under secure aggregation (slow).")] = 2,
     plant: Annotated[Plant | None, typer.Option(help="Plant a defect, to see that the audit finds it.")] = None,
     out: Annotated[Path | None, typer.Option(help="Directory for audit.json and audit.png.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Attack the privacy of one round, and hold what the attack proves against what is claimed.
@@ -47,14 +46,19 @@ def audit(
     Every trial goes through the code of a real round: clip, encoding, noise, sum, server. Exit code 1 says that the
     claim is refuted.
     """
-    from lowkey.experiments.schemes import scheme_of
+    from lowkey.experiments import load_config
     from lowkey.report import write_audit
     from lowkey.simulation import run_audit
 
     config = load_config(preset, assignments or [])
+    if config.privacy is None:
+        raise ConfigError(
+            f"{config.federation.scheme} promises nothing, so there is nothing to audit; choose a -dp scheme"
+        )
     with _progress(quiet=quiet) as progress:
         found = run_audit(
-            scheme_of(config).privacy,
+            config.privacy,
+            members=config.scheme().privacy.sampling.roster_size,
             trials=trials,
             canaries=canaries,
             guesses=max(1, canaries // 100),

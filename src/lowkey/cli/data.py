@@ -7,65 +7,53 @@ from typing import Annotated
 
 import typer
 
-from lowkey.cli.output import JsonOption, echo_lines, emit
+from lowkey.cli.output import JsonOption, SetOption, echo_lines, emit
+from lowkey.errors import ConfigError
 
-app = typer.Typer(help="Public data sets that Lowkey can learn from.")
-
-
-@app.callback()
-def _data() -> None:
-    """Public data sets that Lowkey can learn from."""
+app = typer.Typer(help="Public data sets that Lowkey can learn from.", no_args_is_help=True)
 
 
 @app.command("check")
 def check(
-    source: Annotated[str, typer.Argument(help="diabetes130 or sih-sus.")],
+    source: Annotated[str, typer.Argument(help="Name of the data set, such as diabetes130 or sih-sus.")],
     path: Annotated[Path, typer.Argument(help="The CSV file, plain, .gz or .zip, or a directory that holds it.")],
     *,
     any_version: Annotated[
-        bool, typer.Option("--any-version", help="Tell what a file holds that is not the reference file.")
+        bool, typer.Option("--any-version", help="Describe a file that is not the reference file.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Check a copy of a public data set: checksum, rows, deaths, and the cohort that is learned from."""
-    from lowkey.data.hospital import check_source
+    """Check a copy of a public data set: checksum, rows, and the part that is learned from."""
+    from lowkey.tasks import TASKS
 
-    found = check_source(source, path, any_version=any_version)
+    checks = [task.check_file for name in TASKS if (task := TASKS[name]).check_file is not None]
+    found = next(
+        (result for each in checks if (result := each(source, path, any_version=any_version)) is not None), None
+    )
+    if found is None:
+        raise ConfigError(f"no data set is called {source!r}; docs/hospital.md lists them")
     if as_json:
         emit(found.to_json())
-        return
-    counts = found.counts
-    hospitals = "" if counts.hospitals is None else f", {counts.hospitals:,} hospitals"
-    lines = {
-        "file": found.path,
-        "sha256": found.sha256,
-        "all": _share(counts.rows, counts.deaths),
-        "cohort": _share(counts.cohort_rows, counts.cohort_deaths) + hospitals,
-        "verdict": "the reference file" if found.reference else "another version: results will not be comparable",
-    }
-    for name, value in lines.items():
-        typer.echo(f"{name:>7}  {value}")
+    else:
+        echo_lines(found.lines())
 
 
 @app.command("describe")
 def describe(
-    preset: Annotated[str, typer.Argument(help="A preset hospital/... ('lowkey presets list') or a TOML file.")],
+    preset: Annotated[str, typer.Argument(help="A preset ('lowkey presets list') or a TOML file.")],
     *,
-    assignments: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a setting, as in --set data.clients=100; may be repeated.")
-    ] = None,
+    assignments: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Tell who would learn from what: clients, features, training and test rows, deaths, and who is left out."""
-    from lowkey.cli.run import load_config
-    from lowkey.experiments.tasks import hospital_data_of
+    """Tell who would learn from what: clients, features, training and test rows, and who is left out."""
+    from lowkey.experiments import load_config
 
-    found = hospital_data_of(load_config(preset, assignments or [])).summary()
+    config = load_config(preset, assignments or [])
+    describe_data = config.find_task().describe
+    if describe_data is None:
+        raise ConfigError(f"the task {config.task!r} has no description of its data; choose a preset hospital/...")
+    found = describe_data(config.study)
     if as_json:
-        emit(found)
+        emit(dict(found))
     else:
         echo_lines({name.replace("_", " "): f"{value:,}" for name, value in found.items()})
-
-
-def _share(rows: int, deaths: int) -> str:
-    return f"{rows:,} admissions, {deaths:,} deaths ({deaths / max(rows, 1):.2%})"

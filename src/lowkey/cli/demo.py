@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from lowkey.cli.output import JsonOption, emit, human_bytes, human_epsilon
-from lowkey.cli.run import load_config, play
+from lowkey.cli.output import JsonOption, QuietOption, emit
+from lowkey.cli.run import simulate
+from lowkey.figures import human_bytes, human_epsilon
 
 _PRESETS = ("demo/fl-std-dp", "demo/fl-cs-dp")
 
@@ -17,11 +18,12 @@ _PRESETS = ("demo/fl-std-dp", "demo/fl-cs-dp")
 def demo(
     *,
     out: Annotated[Path, typer.Option(help="Where to write the runs and the report.")] = Path("lowkey-demo"),
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """See it work in a minute or two: private learning with and without compression, on the bundled sample."""
     from lowkey.errors import RunError
+    from lowkey.experiments import load_config
     from lowkey.report import write_report
 
     marker = out / ".lowkey-demo"
@@ -34,7 +36,7 @@ def demo(
     directories = [out / name.split("/")[1] for name in _PRESETS]
     for name, directory in zip(_PRESETS, directories, strict=True):
         typer.echo(name, err=True)
-        play(load_config(name), directory, quiet=quiet)
+        simulate(load_config(name), directory, quiet=quiet)
     summaries, _ = write_report(directories, out, title="Private learning with and without compression")
     if as_json:
         emit({"runs": summaries, "report": str(out / "report.html")})

@@ -1,4 +1,4 @@
-"""What commands share: the JSON line for scripts, byte counts for people."""
+"""What commands share: options, the JSON line for scripts, aligned lines for people."""
 
 from __future__ import annotations
 
@@ -10,9 +10,13 @@ from typing import Annotated, Any
 import typer
 
 from lowkey.errors import LowkeyError
-from lowkey.rounding import round_up
 
 JsonOption = Annotated[bool, typer.Option("--json", help="End standard output with one line of JSON, for scripts.")]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Change a setting, as in --set codec.ratio=0.1; may be given several times."),
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 
 
 _EXTRAS = {
@@ -46,17 +50,3 @@ def echo_lines(lines: Mapping[str, object]) -> None:
     width = max(9, *map(len, lines))
     for name, value in lines.items():
         typer.echo(f"{name:>{width}}  {value}")
-
-
-def human_bytes(count: float) -> str:
-    """A byte count with a unit, three digits."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"
-
-
-def human_epsilon(value: float | None, decimals: int = 4) -> str:
-    """An ε, rounded up, or a dash where there is none."""
-    return "–" if value is None else f"{round_up(value, decimals):.{decimals}f}"

@@ -18,23 +18,22 @@ app = typer.Typer(
 def list_presets(as_json: JsonOption = False) -> None:
     """List all presets, with the paper's value where there is one."""
     from lowkey.experiments import presets
-    from lowkey.experiments.scores import headline, labels, values
+    from lowkey.experiments.scores import labels, values
+    from lowkey.tasks import TASKS
 
     if as_json:
         emit([{"name": name, "paper": table.get("paper")} for name, table in presets().items()])
         return
     width, elsewhere = max(map(len, presets())), {}
     for name, table in presets().items():
-        paper = table.get("paper", {})
-        published = f"paper: {values(paper, 2)} @ round {paper['round']}" if paper else ""
+        paper, scores = table.get("paper", {}), TASKS[table["task"]].scores
+        published = f"paper: {values(paper['scores'], scores, 2)} @ round {paper['round']}" if paper else ""
         spent = f", ε {paper['epsilon']:g}" if "epsilon" in paper else ""
         typer.echo(f"{name:<{width}}  {published}{spent}".rstrip())
         if "data" in paper:
-            elsewhere[paper["data"]] = labels(headline(paper))
-    for data, scores in elsewhere.items():
-        typer.echo(
-            f"\nhospital/…: {scores}; the paper measured them on its private database, {data}, not on these data."
-        )
+            elsewhere[name.split("/")[0], paper["data"]] = labels(scores)
+    for (group, data), shown in elsewhere.items():
+        typer.echo(f"\n{group}/…: {shown}; the paper measured them on its private database, {data}, not on these data.")
 
 
 @app.command("show")
@@ -47,6 +46,6 @@ def show_preset(
 
     config = parse(find(name))
     if as_json:
-        emit(config.model_dump(mode="json"))
+        emit(config.to_table())
     else:
         typer.echo(config.to_toml(), nl=False)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lowkey.cli.output import JsonOption, emit, human_bytes
+from lowkey.cli.output import JsonOption, SetOption, emit
+from lowkey.figures import human_bytes
 
 if TYPE_CHECKING:
     from lowkey.privacy import Event, Sampling
@@ -16,21 +16,15 @@ if TYPE_CHECKING:
 app = typer.Typer(help="What a setting costs in privacy, and which noise reaches a target.")
 
 
-class SamplingChoice(StrEnum):
-    """How cohorts are drawn."""
-
-    all = "all"
-    poisson_padded = "poisson_padded"
-    secret_poisson = "secret_poisson"
-    fixed = "fixed"
-
-
 Clients = Annotated[int, typer.Option(help="Number of enrolled clients, N.")]
 Cohort = Annotated[int, typer.Option(help="Expected number of clients whose data is in a round, q·N.")]
 Delta = Annotated[float, typer.Option(help="δ of the guarantee.")]
 SamplingOption = Annotated[
-    SamplingChoice | None,
-    typer.Option(help="How cohorts are drawn; all when the cohort is everybody, else poisson_padded."),
+    str | None,
+    typer.Option(
+        help="How cohorts are drawn: all, poisson_padded, secret_poisson or fixed; if unset, all when the cohort is "
+        "everybody, else poisson_padded."
+    ),
 ]
 Roster = Annotated[int | None, typer.Option(help="With secret_poisson: clients asked in a round; everybody if unset.")]
 Participations = Annotated[
@@ -88,10 +82,10 @@ def calibrate(
         raise InvalidInput("give either --rounds (to get the noise) or --noise-multiplier (to get the rounds)")
     sampler = _sampling(sampling, clients, cohort, roster, delta, allow_large_delta)
     if rounds is not None:
-        noise_multiplier = calibrate_noise(sampler, target_epsilon=epsilon, delta=delta, rounds=rounds)
+        noise_multiplier = calibrate_noise(sampler, epsilon=epsilon, delta=delta, rounds=rounds)
     assert noise_multiplier is not None
     if rounds is None:
-        rounds = affordable_rounds(sampler.event(noise_multiplier), target_epsilon=epsilon, delta=delta)
+        rounds = affordable_rounds(sampler.event(noise_multiplier), epsilon=epsilon, delta=delta)
     found = {"noise_multiplier": noise_multiplier, "rounds": rounds, "target_epsilon": epsilon}
     if rounds == 0:
         raise InvalidInput(f"not one round fits into epsilon = {epsilon:g}; raise it or the noise")
@@ -130,7 +124,7 @@ def plan(
         ratio=ratio,
         rounds=rounds,
         cohort=cohort,
-        mode=sampling.value if sampling else None,
+        mode=sampling,
         dropouts=dropouts,
         colluders=colluders,
         bits=bits,
@@ -165,12 +159,10 @@ def plan(
     typer.echo("\n".join([*lines, made.verdict]))
 
 
-def _sampling(
-    choice: SamplingChoice | None, clients: int, cohort: int, roster: int | None, delta: float, large: bool
-) -> Sampling:
+def _sampling(choice: str | None, clients: int, cohort: int, roster: int | None, delta: float, large: bool) -> Sampling:
     from lowkey.privacy import make_sampling, require_small_delta
 
-    sampler = make_sampling(choice.value if choice else None, population=clients, cohort=cohort, roster=roster)
+    sampler = make_sampling(choice, population=clients, cohort=cohort, roster=roster)
     require_small_delta(delta, clients, allow_large=large)
     return sampler
 
@@ -219,9 +211,7 @@ def _show(
 def clip_norm(
     preset: Annotated[str, typer.Argument(help="A preset ('lowkey presets list') or a TOML file, on public data.")],
     *,
-    assignments: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a setting, as in --set codec.ratio=0.1; may be repeated.")
-    ] = None,
+    assignments: SetOption = None,
     clients: Annotated[int, typer.Option(help="How many clients take one step of training.")] = 100,
     quantile: Annotated[float, typer.Option(help="Which of their norms to take; the paper takes the median.")] = 0.5,
     as_json: JsonOption = False,
@@ -234,7 +224,7 @@ def clip_norm(
     import numpy as np
 
     from lowkey import checks
-    from lowkey.cli.run import load_config
+    from lowkey.experiments import load_config
     from lowkey.experiments.build import build
     from lowkey.experiments.norms import first_norms
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from lowkey.cli.output import human_bytes, human_epsilon
-from lowkey.experiments.scores import LABELS, headline
-from lowkey.federation import RoundRecord
+from lowkey.figures import human_bytes, human_epsilon
+from lowkey.protocols import Metrics
+from lowkey.tasks import Score
 
 _SECONDS_BETWEEN_LINES = 10.0
 
@@ -20,9 +20,9 @@ _SECONDS_BETWEEN_LINES = 10.0
 class RunProgress:
     """An observer: a bar on a terminal, now and then a line elsewhere."""
 
-    def __init__(self, rounds: int, *, quiet: bool = False) -> None:
+    def __init__(self, rounds: int, scores: Sequence[Score], *, quiet: bool = False) -> None:
         self._console = Console(stderr=True, quiet=quiet)
-        self._rounds, self._best, self._last_line = rounds, 0.0, 0.0
+        self._rounds, self._scores, self._best, self._last_line = rounds, scores, -math.inf, 0.0
         self._bar = Progress(
             TextColumn("round"),
             MofNCompleteColumn(),
@@ -49,11 +49,7 @@ class RunProgress:
             self._console.print(prospects, highlight=False, soft_wrap=True)
         self._bar.update(self._task, completed=rounds_done, status="first round")
 
-    def __call__(self, record: RoundRecord) -> None:
-        self.show(record.to_json())
-
-    def show(self, metrics: Mapping[str, Any]) -> None:
-        """Display a line of metrics.jsonl."""
+    def __call__(self, metrics: Metrics) -> None:
         number, status = metrics["round"], self._status(metrics)
         self._bar.update(self._task, completed=number, status=status)
         now = time.monotonic()
@@ -68,14 +64,16 @@ class RunProgress:
         if not self._console.is_terminal:
             self._console.print(text, highlight=False, soft_wrap=True)
 
-    def _status(self, metrics: Mapping[str, Any]) -> str:
+    def _status(self, metrics: Metrics) -> str:
         parts = []
-        first, *others = headline(metrics)
-        if (score := metrics.get(first)) is not None:
-            self._best = max(self._best, score)
-            parts.append(f"{LABELS[first]} {score:.3f} (best {self._best:.3f})")
-            parts += [f"{LABELS[name]} {metrics[name]:.3f}" for name in others]
+        first, *others = self._scores
+        if (value := metrics.get(first.name)) is not None:
+            self._best = max(self._best, value)
+            parts.append(f"{first.label} {value:.3f} (best {self._best:.3f})")
+            parts += [f"{score.label} {metrics[score.name]:.3f}" for score in others if score.name in metrics]
         if metrics["epsilon_pld"] is not None:
             parts.append(f"ε {human_epsilon(metrics['epsilon_pld'], 3)}")
         parts.append(f"up {human_bytes(metrics['bytes_up_total'])}")
+        if idle := metrics.get("could_not_contribute"):
+            parts.append(f"{idle} {'client' if idle == 1 else 'clients'} could not contribute")
         return "  ".join(parts)

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lowkey.cli.output import JsonOption, echo_lines, emit, human_bytes, human_epsilon
+from lowkey.cli.output import JsonOption, QuietOption, SetOption, echo_lines, emit
 from lowkey.errors import ConfigError, RunError
+from lowkey.figures import human_bytes, human_epsilon
 
 if TYPE_CHECKING:  # imported when a command needs it, so that --help answers at once
+    from lowkey.cli.progress import RunProgress
     from lowkey.experiments import Config
+    from lowkey.protocols import Observer
+    from lowkey.tasks import Score
 
 
-_STOPPED = {"rounds": "all that were asked for", "privacy target": "the next would pass privacy.target_epsilon"}
+_STOPPED = {"rounds": "all that were asked for", "privacy target": "the next would pass privacy.epsilon"}
 
 
 class Runtime(StrEnum):
@@ -31,10 +36,8 @@ def run(
         str | None, typer.Argument(help="A preset ('lowkey presets list') or a TOML file; optional with --resume.")
     ] = None,
     *,
-    assignments: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a setting, as in --set codec.ratio=0.1; may be repeated.")
-    ] = None,
-    rounds: Annotated[int | None, typer.Option(help="Number of rounds; short for --set federation.rounds=...")] = None,
+    assignments: SetOption = None,
+    rounds: Annotated[int | None, typer.Option(help="Number of rounds; short for --set schedule.rounds=...")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of all reproducible choices; short for --set seed=...")] = None,
     out: Annotated[Path | None, typer.Option(help="Run directory; by default runs/PRESET-seedSEED.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where the run in --out stopped.")] = False,
@@ -45,9 +48,9 @@ def run(
         Runtime, typer.Option(help="'flower' starts real servers and nodes on this machine instead of simulating them.")
     ] = Runtime.SIMULATION,
     nodes: Annotated[
-        int | None, typer.Option(min=1, help="With --runtime flower: so many nodes, each with a share of the data.")
+        int | None, typer.Option(min=1, help="With --runtime flower: how many nodes to start, each of them one client.")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Train by a preset or TOML file, simulated on this machine or on a Flower federation on it.
@@ -55,11 +58,11 @@ def run(
     Everything goes into the run directory: settings, metrics of every round, checkpoints and, for private schemes, the
     ledger of spent privacy. Stop with Ctrl-C whenever you like and go on with --resume.
     """
-    from lowkey.experiments import RunDirectory
+    from lowkey.experiments import RunDirectory, load_config
 
     changes = list(assignments or [])
     if rounds is not None:
-        changes.append(f"federation.rounds={rounds}")
+        changes.append(f"schedule.rounds={rounds}")
     if seed is not None:
         changes.append(f"seed={seed}")
     if (nodes is not None) != (runtime is Runtime.FLOWER) and not (resume and nodes is None):
@@ -76,89 +79,69 @@ def run(
     if runtime is Runtime.FLOWER:
         result = deploy(config, directory, resume=resume, quiet=quiet, tracker=track)
     else:
-        result = play(config, directory, resume=resume, quiet=quiet, tracker=track)
+        result = simulate(config, directory, resume=resume, quiet=quiet, tracker=track)
     if as_json:
         emit(result)
     else:
-        _print(result, directory, config.paper.model_dump() if config.paper else None)
+        _print(result, directory, config)
 
 
-def load_config(source: str | Config, changes: Sequence[str] = (), *, nodes: int | None = None) -> Config:
-    """A resolved configuration from a preset, a TOML file or an earlier run; with ``nodes``, for so many real ones."""
-    from lowkey.experiments import find, override, parse
-
-    table = find(source) if isinstance(source, str) else source.model_dump(mode="json", exclude_none=True)
-    config = parse(override(table, changes))
-    if nodes is not None:
-        from lowkey.deployment import for_nodes
-
-        config = for_nodes(config, nodes)
-    return config.resolve()
-
-
-def play(
+def simulate(
     config: Config, directory: Path, *, resume: bool = False, quiet: bool = False, tracker: str | None = None
 ) -> dict[str, Any]:
-    """Run an experiment with progress on standard error."""
-    from lowkey.cli.progress import RunProgress
-    from lowkey.experiments.trackers import open_tracker
-    from lowkey.simulation import run_experiment
+    """Run with simulated clients, and progress on standard error."""
+    from lowkey.experiments.prospects import prospects
+    from lowkey.simulation import run as run_simulated
 
-    with RunProgress(int(config.federation.rounds), quiet=quiet) as progress, open_tracker(tracker, directory) as extra:
-        try:
-            return run_experiment(
-                config,
-                directory,
-                resume=resume,
-                observers=[progress, *extra],
-                started=lambda state: progress.begin(state.round, _prospects(config, state.weights.size)),
-            )
-        except KeyboardInterrupt:
-            typer.echo(f"\nstopped; go on with: lowkey run --resume --out {directory}", err=True)
-            raise
+    with _observed(config, directory, quiet=quiet, tracker=tracker) as (progress, observers):
+        return run_simulated(
+            config,
+            directory,
+            resume=resume,
+            observers=observers,
+            started=lambda state: progress.begin(state.round, prospects(config, state.weights.size)),
+        )
 
 
 def deploy(
     config: Config, directory: Path, *, resume: bool = False, quiet: bool = False, tracker: str | None = None
 ) -> dict[str, Any]:
     """Run on a Flower federation on this machine, with progress on standard error."""
-    from lowkey.cli.progress import RunProgress
-
-    if tracker is not None:
-        raise ConfigError("--track works with simulations; a deployed run writes metrics.jsonl and the report reads it")
     from lowkey.deployment import run_locally
 
-    with RunProgress(int(config.federation.rounds), quiet=quiet) as progress:
+    more = f" --runtime flower --nodes {config.federation.clients}"
+    with _observed(config, directory, quiet=quiet, tracker=tracker, more=more) as (progress, observers):
+        return run_locally(config, directory, resume=resume, observers=observers, say=progress.say)
+
+
+@contextmanager
+def _observed(
+    config: Config, directory: Path, *, quiet: bool, tracker: str | None, more: str = ""
+) -> Iterator[tuple[RunProgress, list[Observer]]]:
+    """Progress and tracker of a run, and a hint for whoever stops it."""
+    from lowkey.cli.progress import RunProgress
+    from lowkey.experiments.trackers import open_tracker
+
+    scores = config.find_task().scores
+    with (
+        RunProgress(config.schedule.last_round, scores, quiet=quiet) as progress,
+        open_tracker(tracker, directory) as extra,
+    ):
         try:
-            return run_locally(config, directory, resume=resume, observe=progress.show, say=progress.say)
+            yield progress, [progress, *([] if extra is None else [extra])]
         except KeyboardInterrupt:
-            typer.echo(
-                f"\nstopped; go on with: lowkey run --resume --out {directory} --runtime flower "
-                f"--nodes {config.data.clients}",
-                err=True,
-            )
+            typer.echo(f"\nstopped; go on with: lowkey run --resume --out {directory}{more}", err=True)
             raise
 
 
-def _prospects(config: Config, num_coordinates: int) -> str | None:
-    """Whether learning can be seen through the noise of a private run, in one line."""
-    from lowkey.experiments.schemes import scheme_of
-    from lowkey.privacy import feasibility, signal_to_noise
-
-    if config.privacy is None:
-        return None
-    measurements = scheme_of(config).codec.operator(num_coordinates, 1).num_measurements
-    contributors = config.sampling().expected_size
-    return feasibility(signal_to_noise(contributors, float(config.privacy.noise_multiplier), measurements))
-
-
-def _print(result: dict[str, Any], directory: Path, paper: dict[str, Any] | None) -> None:
+def _print(result: dict[str, Any], directory: Path, config: Config) -> None:
     from lowkey.experiments.scores import values
 
+    scores, paper = config.find_task().scores, config.paper
     lines = {
         "run": directory,
         "rounds": f"{result['rounds']}, {_STOPPED[result['stopped']]}",
-        **_scores(result),
+        **_scores(result, scores),
         "upload": f"{human_bytes(result['bytes_up_per_client'])} per client and round",
     }
     if result["epsilon_pld"] is not None:
@@ -171,22 +154,21 @@ def _print(result: dict[str, Any], directory: Path, paper: dict[str, Any] | None
             "contributed as often as its limit allows"
         )
     if paper is not None:
-        spent = f", ε {paper['epsilon']:g}" if paper["epsilon"] is not None else ""
-        other = f", on other data ({paper['data']})" if paper["data"] is not None else ""
-        lines["paper"] = f"{values(paper, 2)} best (round {paper['round']}{spent}){other}"
+        spent = f", ε {paper.epsilon:g}" if paper.epsilon is not None else ""
+        other = f", on other data ({paper.data})" if paper.data is not None else ""
+        lines["paper"] = f"{values(paper.scores, scores, 2)} best (round {paper.round}{spent}){other}"
     lines["report"] = f"lowkey report {directory}"
     echo_lines(lines)
 
 
-def _scores(result: dict[str, Any]) -> dict[str, str]:
+def _scores(result: dict[str, Any], scores: Sequence[Score]) -> dict[str, str]:
     """Final and best values; where there are several scores, all are of the round in which the first was best."""
-    from lowkey.experiments.scores import LABELS, headline
-
-    first, *others = headline(result, "final_")
-    if result[f"final_{first}"] is None:
-        return {LABELS[first]: "not measured: there is no test data"}
-    best = f"{result[f'best_{first}']:.4f} best (round {result['best_round']})"
-    lines = {LABELS[first]: f"{result[f'final_{first}']:.4f} final, {best}"}
-    for name in others:
-        lines[LABELS[name]] = f"{result[f'final_{name}']:.4f} final, {result[f'best_{name}']:.4f} in the best round"
+    first, *others = scores
+    if result[f"final_{first.name}"] is None:
+        return {first.label: "not measured: there is no test data"}
+    best = f"{result[f'best_{first.name}']:.4f} best (round {result['best_round']})"
+    lines = {first.label: f"{result[f'final_{first.name}']:.4f} final, {best}"}
+    for score in others:
+        final, in_best = result[f"final_{score.name}"], result[f"best_{score.name}"]
+        lines[score.label] = f"{final:.4f} final, {in_best:.4f} in the best round"
     return lines

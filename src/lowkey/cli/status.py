@@ -7,24 +7,31 @@ from typing import Annotated
 
 import typer
 
-from lowkey.cli.output import JsonOption, echo_lines, emit, human_bytes, human_epsilon
+from lowkey.cli.output import JsonOption, echo_lines, emit
+from lowkey.figures import human_bytes, human_epsilon
 
 
 def status(
-    run: Annotated[Path, typer.Argument(help="Run directory, also of a run that is under way.")],
+    run: Annotated[Path, typer.Argument(help="Run directory, also of a run that is under way; or a node's home.")],
     *,
     as_json: JsonOption = False,
 ) -> None:
-    """Tell how far a run is: round, scores, ε, bytes, clients that answered, seconds of each stage."""
+    """Tell how far a run is: round, scores, ε, bytes, clients that answered, seconds of each stage.
+
+    Of a node's home, tell how its last training went: that is known there and nowhere else.
+    """
     from lowkey.experiments import RunDirectory
-    from lowkey.experiments.scores import LABELS, headline
+
+    if (run / "identity.toml").exists():
+        _of_node(run, as_json)
+        return
 
     directory = RunDirectory.open(run)
     metrics = directory.metrics()
     last = metrics[-1] if metrics else {}
     found = directory.summary() | {
         "state": directory.state(),
-        "rounds_planned": directory.config.federation.rounds,
+        "rounds_planned": directory.config.schedule.rounds,
         "survivors": last.get("survivors"),
         "seconds": last.get("seconds"),
     }
@@ -32,11 +39,11 @@ def status(
         emit(found)
         return
     lines = {"state": found["state"], "round": f"{found['rounds']} of {found['rounds_planned']}"}
-    for number, name in enumerate(headline(found, "final_")):
-        if found[f"final_{name}"] is not None:
-            best = f"{found[f'best_{name}']:.4f}"
-            lines[LABELS[name]] = (
-                f"{found[f'final_{name}']:.4f}, {f'{best} in the best round' if number else f'best {best}'}"
+    for number, score in enumerate(directory.config.find_task().scores):
+        if found[f"final_{score.name}"] is not None:
+            best = f"{found[f'best_{score.name}']:.4f}"
+            lines[score.label] = (
+                f"{found[f'final_{score.name}']:.4f}, {f'{best} in the best round' if number else f'best {best}'}"
             )
     if found["epsilon_pld"] is not None:
         lines["ε"] = f"{human_epsilon(found['epsilon_pld'])}; {human_epsilon(found['epsilon_server'])} for the server"
@@ -45,3 +52,14 @@ def status(
         lines["clients"] = f"{last.get('survivors', '–')} in the last round"
         lines["seconds"] = ", ".join(f"{name} {value:.1f}" for name, value in last["seconds"].items())
     echo_lines(lines)
+
+
+def _of_node(home: Path, as_json: bool) -> None:
+    from lowkey.deployment import read_status
+
+    found = read_status(home)
+    if as_json:
+        emit(found)
+        return
+    went = "contributed" if found["contributed"] else f"could not contribute, and sent noise only: {found['reason']}"
+    echo_lines({"round": found["round"], "time": found["time"], "training": went})

@@ -24,7 +24,7 @@ def presets() -> dict[str, dict[str, Any]]:
     Where the same presets exist for several sources of data, ``[sources.NAME]`` has what differs for a source: a base
     and presets again. A source may have presets that others have not.
     """
-    found = {}
+    found: dict[str, dict[str, Any]] = {}
     for task in TASKS:
         package = TASKS[task].presets
         if package is None:

@@ -58,7 +58,7 @@ class RuntimeSettings:
 
     def __post_init__(self) -> None:
         if self.workers != "auto":
-            checks.at_least("runtime.workers", self.workers, 0)  # type: ignore[arg-type]
+            checks.at_least("runtime.workers", self.workers, 0)
         checks.at_least("runtime.checkpoint_every", self.checkpoint_every, 1)
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -28,7 +28,8 @@ def to_record(section: str, kind: type[RecordT], table: Any) -> RecordT:
     if problems:
         raise ConfigError("; ".join(problems))
     try:
-        return _adapter(kind).validate_python(dict(table))
+        record: RecordT = _adapter(cast(Hashable, kind)).validate_python(dict(table))
+        return record
     except ValidationError as error:
         raise ConfigError("; ".join(dict.fromkeys(_explain(section, detail) for detail in error.errors()))) from None
 
@@ -53,7 +54,7 @@ def unknown_key(path: str, known: Iterable[str]) -> str:
 
 
 @cache
-def _adapter(kind: type[RecordT]) -> TypeAdapter[RecordT]:
+def _adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 

@@ -1,26 +1,23 @@
-"""Sending metrics to experiment trackers, as observers of the run."""
+"""Sending metrics to experiment trackers, as observers of a run on any runtime."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from typing import TypeAlias
 
 from lowkey.errors import ConfigError
-from lowkey.federation import RoundRecord
-from lowkey.protocols import Observer
+from lowkey.protocols import Metrics, Observer
+from lowkey.registry import Registry
 
-TRACKERS = ("tensorboard",)
+Tracker: TypeAlias = Callable[[Path], AbstractContextManager[Observer]]
+"""Opens an observer for the run in a directory, which need not exist yet, and closes it at the end."""
 
 
 @contextmanager
-def open_tracker(name: str | None, directory: Path) -> Iterator[list[Observer]]:
-    """Observers for a tracker; none for None. TensorBoard events go to ``directory``/tensorboard."""
-    if name is None:
-        yield []
-        return
-    if name not in TRACKERS:
-        raise ConfigError(f"no tracker is called {name!r}; there is {', '.join(TRACKERS)}")
+def tensorboard(directory: Path) -> Iterator[Observer]:
+    """Events in ``directory``/tensorboard: every number of the metrics."""
     try:
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.compat.proto.summary_pb2 import Summary
@@ -30,16 +27,24 @@ def open_tracker(name: str | None, directory: Path) -> Iterator[list[Observer]]:
 
     writers: list[EventFileWriter] = []  # opened with the first round, when the run directory exists
 
-    def observe(record: RoundRecord) -> None:
+    def observe(metrics: Metrics) -> None:
         if not writers:
             writers.append(EventFileWriter(str(directory / "tensorboard")))
-        numbers = {key: v for key, v in record.to_json().items() if isinstance(v, int | float) and key != "round"}
-        numbers |= {f"seconds/{key}": v for key, v in record.seconds.items()}
+        numbers = {key: v for key, v in metrics.items() if isinstance(v, int | float) and key != "round"}
+        numbers |= {f"seconds/{key}": v for key, v in metrics["seconds"].items()}
         values = [Summary.Value(tag=key, simple_value=value) for key, value in numbers.items()]
-        writers[0].add_event(Event(step=record.round, summary=Summary(value=values)))
+        writers[0].add_event(Event(step=metrics["round"], summary=Summary(value=values)))
 
     try:
-        yield [observe]
+        yield observe
     finally:
         for writer in writers:
             writer.close()
+
+
+TRACKERS: Registry[Tracker] = Registry("--track", {"tensorboard": tensorboard})
+
+
+def open_tracker(name: str | None, directory: Path) -> AbstractContextManager[Observer | None]:
+    """The observer of a tracker; None for no tracker."""
+    return nullcontext(None) if name is None else TRACKERS[name](directory)

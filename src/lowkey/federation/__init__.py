@@ -12,7 +12,7 @@ from lowkey.federation.records import (
 )
 from lowkey.federation.round import drive, initial_state, released_model, round_flow
 from lowkey.federation.run import Federation, Schedule, StoppedBy
-from lowkey.federation.scheme import FAMILIES, PARTS, SCHEMES, Scheme, is_private, require_fit, scheme, usual_parts
+from lowkey.federation.schemes import FAMILIES, PARTS, SCHEMES, Scheme, is_private, require_fit, scheme, usual_parts
 
 __all__ = [
     "AGGREGATORS",

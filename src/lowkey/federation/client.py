@@ -20,7 +20,7 @@ from lowkey.federation.records import (
     Survivors,
     ToMember,
 )
-from lowkey.federation.scheme import Scheme
+from lowkey.federation.schemes import Scheme
 from lowkey.privacy import ClientLedger, Measurement, Policy, Terms, flip_coin
 from lowkey.protocols import Keys, Operator, Trainer
 from lowkey.rng import OSSecrets, Secrets, generator

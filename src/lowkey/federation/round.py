@@ -14,7 +14,7 @@ from types import MappingProxyType
 from lowkey import checks
 from lowkey.federation.aggregation import AGGREGATORS, Attempt, Replies, Requests
 from lowkey.federation.records import RoundOutcome, RunState
-from lowkey.federation.scheme import Scheme
+from lowkey.federation.schemes import Scheme
 from lowkey.privacy import Ledger
 from lowkey.protocols import Ask
 from lowkey.rng import PublicStream, Secrets

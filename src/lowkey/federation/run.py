@@ -13,7 +13,7 @@ from lowkey import privacy as accounting
 from lowkey.errors import BudgetExhausted, InvalidInput, RoundFailed
 from lowkey.federation.records import RoundOutcome, RoundRecord, RunState
 from lowkey.federation.round import drive, released_model, round_flow
-from lowkey.federation.scheme import Scheme
+from lowkey.federation.schemes import Scheme
 from lowkey.privacy import Ledger
 from lowkey.protocols import Ask, Evaluator, Observer
 from lowkey.rng import OSSecrets, Secrets
@@ -47,7 +47,7 @@ class Schedule:
 
     def __post_init__(self) -> None:
         if self.rounds != "auto":
-            checks.at_least("schedule.rounds", self.rounds, 1)  # type: ignore[arg-type]
+            checks.at_least("schedule.rounds", self.rounds, 1)
         checks.at_least("schedule.evaluate_every", self.evaluate_every, 1)
         checks.at_least("schedule.attempts", self.attempts, 1)
 

@@ -16,11 +16,11 @@ from lowkey.deployment import read_enrolment, verify_keys_of
 from lowkey.errors import ConfigError, LowkeyError
 from lowkey.experiments import FAILURE_FILE, Config, RunDirectory
 from lowkey.experiments.running import Connection, run_in_directory
+from lowkey.figures import round_up
 from lowkey.flower.grid import GridAsk
 from lowkey.flower.node import read_app_config, secrets_from_environment, settings_digest
 from lowkey.flower.nodes import Nodes
 from lowkey.protocols import Metrics
-from lowkey.rounding import round_up
 from lowkey.timing import StageClock
 
 _log = logging.getLogger(__name__)

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from lowkey import checks
 from lowkey.errors import InvalidInput
+from lowkey.figures import round_up
 from lowkey.privacy.distributions import (
     cut_probability,
     gaussian_epsilon,
@@ -37,7 +38,6 @@ from lowkey.privacy.distributions import (
     round_pld,
 )
 from lowkey.privacy.events import Event
-from lowkey.rounding import round_up
 
 _INTEGER_ORDERS = tuple(float(order) for order in range(2, 65))
 _FINE_ORDERS = tuple(float(order) for order in DEFAULT_RDP_ORDERS)

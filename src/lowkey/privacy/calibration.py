@@ -10,10 +10,10 @@ import scipy.optimize
 
 from lowkey import checks
 from lowkey.errors import InvalidInput
+from lowkey.figures import round_up
 from lowkey.privacy.accounting import claimed_epsilon
 from lowkey.privacy.events import Event
 from lowkey.privacy.sampling import Sampling
-from lowkey.rounding import round_up
 
 
 def calibrate_noise(sampling: Sampling, *, epsilon: float, delta: float, rounds: int) -> float:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from lowkey.figures import round_up
 from lowkey.privacy.accounting import Epsilon
 from lowkey.privacy.events import Event
 from lowkey.privacy.sampling import SAMPLINGS
 from lowkey.privacy.shares import NoiseShares
-from lowkey.rounding import round_up
 
 NOT_COVERED = (
     "choices made by looking at clients' data outside the rounds (hyper-parameters, clip norm, best round)",

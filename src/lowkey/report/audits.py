@@ -9,8 +9,8 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
+from lowkey.figures import round_up
 from lowkey.report.canvas import as_png, new_figure
-from lowkey.rounding import round_up
 
 _ABSENT, _PRESENT, _CLAIM = "#0072b2", "#d55e00", "#000000"
 

@@ -10,8 +10,8 @@ from typing import Any
 from lowkey.errors import RunError
 from lowkey.experiments import Config, RunDirectory
 from lowkey.experiments.scores import evaluated_rounds, headline, labels, values
+from lowkey.figures import round_up
 from lowkey.privacy import Epsilon, guarantee_lines, noise_shares, paper_megabits
-from lowkey.rounding import round_up
 
 
 @dataclass(frozen=True)

@@ -113,7 +113,7 @@ class Adam:
         b1, b2 = self.beta1, self.beta2
         steps, variance = float(state["noise"][0]) + 1, b2 * float(state["noise"][1]) + (1 - b2) * noise**2
         first = np.float32(b1) * state["first"] + np.float32(1 - b1) * update
-        second = np.float32(b2) * state["second"] + np.float32(1 - b2) * np.square(update)
+        second: FloatArray = np.float32(b2) * state["second"] + np.float32(1 - b2) * update * update
         signal = np.maximum(second - np.float32(variance), np.float32(0)) / np.float32(1 - b2**steps)
         step = first / np.float32(1 - b1**steps) / (np.sqrt(signal) + np.float32(self.floor))
         after: State = {"first": first, "second": second, "noise": np.array([steps, variance], np.float32)}

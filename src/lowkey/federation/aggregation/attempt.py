@@ -8,7 +8,7 @@ from typing import Protocol, TypeAlias
 
 from lowkey.errors import RoundFailed
 from lowkey.federation.records import Reply, Request, RunState
-from lowkey.federation.scheme import Scheme
+from lowkey.federation.schemes import Scheme
 from lowkey.privacy import Cohort, Ledger, Mean
 from lowkey.protocols import Operator
 from lowkey.secagg import VerifyKeys

@@ -34,6 +34,22 @@ class SourceCheck:
     def to_json(self) -> dict[str, Any]:
         return {key: value for key, value in asdict(self).items() if key != "counts"} | asdict(self.counts)
 
+    def lines(self) -> dict[str, str]:
+        """For people: what was found, by name."""
+        counts = self.counts
+        hospitals = "" if counts.hospitals is None else f", {counts.hospitals:,} hospitals"
+        return {
+            "file": self.path,
+            "sha256": self.sha256,
+            "all": _deaths_of(counts.rows, counts.deaths),
+            "cohort": _deaths_of(counts.cohort_rows, counts.cohort_deaths) + hospitals,
+            "verdict": "the reference file" if self.reference else "another version: results will not be comparable",
+        }
+
+
+def _deaths_of(rows: int, deaths: int) -> str:
+    return f"{rows:,} admissions, {deaths:,} deaths ({deaths / max(rows, 1):.2%})"
+
 
 def find_source(name: str) -> Source:
     """A source by its name."""

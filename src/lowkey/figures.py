@@ -1,0 +1,25 @@
+"""Figures for people that never promise more than is true."""
+
+from __future__ import annotations
+
+import math
+
+
+def round_up(value: float, decimals: int) -> float:
+    """The next number with so many decimals at or above ``value``; for every ε that is shown."""
+    scale = 10.0**decimals
+    return math.ceil(value * scale) / scale
+
+
+def human_bytes(count: float) -> str:
+    """A byte count with a unit, three digits."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"
+
+
+def human_epsilon(value: float | None, decimals: int = 4) -> str:
+    """An ε, rounded up, or a dash where there is none."""
+    return "–" if value is None else f"{round_up(value, decimals):.{decimals}f}"
