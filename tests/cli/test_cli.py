@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 SMALL = [
-    "--set", "data.clients=400", "--set", "model.filters=[2, 4]", "--set", "model.hidden=8",
+    "--set", "federation.clients=400", "--set", "model.filters=[2, 4]", "--set", "model.hidden=8",
     "--set", "federation.cohort=5", "--set", "runtime.workers=0", "--set", "codec.chunks=3",
 ]  # fmt: skip
 
@@ -156,8 +156,8 @@ def test_presets_of_both_tables() -> None:
 
 def test_run_of_mortality(tmp_path: Path) -> None:
     small = [
-        "data.hospital.scale=0.001",
-        "data.clients=5",
+        "data.scale=0.001",
+        "federation.clients=5",
         "federation.cohort=5",
         "model.hidden=4",
         "runtime.workers=0",

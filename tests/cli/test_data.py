@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_cli import error_of, json_of, lowkey
-from tests.data.hospital.tables import real, sih, write
+from tests.data.tables import real, sih, write
 
 
 def test_the_reference_file_passes() -> None:
@@ -33,7 +33,7 @@ def test_bad_requests() -> None:
 
 def test_what_a_preset_learns_from(tmp_path: Path) -> None:
     path = write(tmp_path / "table.csv", sih(60))
-    changes = (f'data.source="{path}"', "data.hospital.any_version=true", "data.clients=2", "federation.cohort=2")
+    changes = (f'data.source="{path}"', "data.any_version=true", "federation.clients=2", "federation.cohort=2")
     settings = [part for change in changes for part in ("--set", change)]
     found = json_of("data", "describe", "hospital/sih-sus/fl-std", *settings)
     assert (found["clients"], found["train_admissions"] + found["test_admissions"]) == (2, 60)

@@ -24,11 +24,11 @@ def test_a_new_app_is_complete_and_its_settings_are_sound(tmp_path: Path) -> Non
     config = load_config(package / "lowkey.toml")
     assert config.name == "three-hospitals"
     assert config.privacy is not None
-    assert config.privacy.secagg == "masked"
+    assert config.privacy.aggregation == "masked"
 
 
 def test_an_app_of_a_preset_carries_its_settings(tmp_path: Path) -> None:
-    config = tiny_config("demo/fl-cs", "federation.rounds=7")
+    config = tiny_config("demo/fl-cs", "schedule.rounds=7")
     preset_app(tmp_path / "app", config)
     assert load_config(tmp_path / "app/preset/lowkey.toml").federation == config.federation
     assert not (tmp_path / "app/preset/task.py").exists()

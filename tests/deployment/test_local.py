@@ -18,7 +18,7 @@ from lowkey.experiments import RunDirectory
 from lowkey.experiments.checkpoints import unpack
 from lowkey.flower.node import REPLAY_VARIABLE
 from lowkey.rng import ReplaySecrets
-from lowkey.simulation import run_experiment
+from lowkey.simulation import run
 from tests.flower.loopback import OPEN, PRIVATE
 
 
@@ -45,9 +45,9 @@ def none_left(word: str, seconds: float = 20.0) -> bool:
 @pytest.mark.parametrize("scheme", [OPEN, PRIVATE], ids=["open", "private"])
 def test_real_nodes_learn_the_same_model_as_a_simulation(tmp_path: Path, scheme: tuple[str, list[str]]) -> None:
     preset, changes = scheme
-    config = load_config(preset, [*changes, "federation.rounds=1", "runtime.workers=0"], nodes=3)
+    config = load_config(preset, [*changes, "schedule.rounds=1", "runtime.workers=0"], nodes=3)
     result = run_locally(config, tmp_path / "run", environment={REPLAY_VARIABLE: "7"})
-    run_experiment(config, tmp_path / "simulated", secrets=ReplaySecrets(7))
+    run(config, tmp_path / "simulated", secrets=ReplaySecrets(7))
 
     deployed, simulated = (
         unpack(next((tmp_path / name).glob("checkpoint-000001*"))).state for name in ("run", "simulated")
@@ -76,7 +76,7 @@ def test_nothing_is_left_behind_when_the_command_is_stopped(tmp_path: Path, how:
 
 
 def test_a_run_that_cannot_start_says_why_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    changes = [*PRIVATE[1], "federation.rounds=1", "data.source=/nonexistent"]
+    changes = [*PRIVATE[1], "schedule.rounds=1", "data.source=/nonexistent"]
     config = load_config(PRIVATE[0], changes, nodes=3)
     with pytest.raises(Exception, match=r"nonexistent|finished:failed"):
         run_locally(config, tmp_path / "run")

@@ -9,9 +9,9 @@ from types import ModuleType
 
 import pytest
 
-from tests.data.hospital.tables import diabetes, write
+from tests.data.tables import diabetes, write
 
-SHORT = ("federation.rounds=2", "model.hidden=4", "codec.chunks=5", "training.local_steps=1", "runtime.workers=0")
+SHORT = ("schedule.rounds=2", "model.hidden=4", "codec.chunks=5", "training.steps=1", "runtime.workers=0")
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def consortium() -> ModuleType:
 @pytest.fixture
 def settings(tmp_path: Path) -> tuple[str, ...]:
     file = write(tmp_path / "table.csv", diabetes(1500))
-    return (f"data.source={json.dumps(str(file))}", "data.hospital.any_version=true", *SHORT)
+    return (f"data.source={json.dumps(str(file))}", "data.any_version=true", *SHORT)
 
 
 def test_all_ways_to_train_side_by_side(
@@ -49,7 +49,7 @@ def test_the_curve_has_every_point_and_a_picture(
 ) -> None:
     monkeypatch.setattr(consortium, "HOSPITALS", {"diabetes130": (20, 40)})
     monkeypatch.setattr(consortium, "EPSILONS", (1, 8))
-    points = consortium.curve("diabetes130", tmp_path / "curve", (*settings, "evaluation.every=1"))
+    points = consortium.curve("diabetes130", tmp_path / "curve", (*settings, "schedule.evaluate_every=1"))
     assert len(points) == 2 * (1 + 2 * 2)
     spent = {(p["row"], p["hospitals"], round(p["epsilon_pld"])) for p in points if p["epsilon_pld"]}
     assert len(spent) == 8

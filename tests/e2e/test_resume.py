@@ -20,7 +20,7 @@ from lowkey.experiments import Config, RunDirectory
 from lowkey.federation import RoundRecord
 from lowkey.privacy import Ledger, claimed_epsilon
 from lowkey.rng import ReplaySecrets
-from lowkey.simulation import run_experiment
+from lowkey.simulation import run
 from tests.conftest import tiny_config
 
 OPEN = ["fl-std", "fl-cs"]
@@ -44,11 +44,11 @@ def without_timing(path: Path) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("scheme", OPEN)
 def test_three_and_three_rounds_are_six_bit_for_bit(tmp_path: Path, scheme: str, workers: int) -> None:
     def config(rounds: int) -> Config:
-        return tiny_config(f"demo/{scheme}", f"federation.rounds={rounds}", f"runtime.workers={workers}")
+        return tiny_config(f"demo/{scheme}", f"schedule.rounds={rounds}", f"runtime.workers={workers}")
 
-    run_experiment(config(6), tmp_path / "whole")
-    run_experiment(config(3), tmp_path / "halves")
-    result = run_experiment(config(6), tmp_path / "halves", resume=True)
+    run(config(6), tmp_path / "whole")
+    run(config(3), tmp_path / "halves")
+    result = run(config(6), tmp_path / "halves", resume=True)
     np.testing.assert_array_equal(weights(tmp_path / "halves"), weights(tmp_path / "whole"))
     assert without_timing(tmp_path / "halves") == without_timing(tmp_path / "whole")
     assert result["rounds"] == 6
@@ -56,8 +56,8 @@ def test_three_and_three_rounds_are_six_bit_for_bit(tmp_path: Path, scheme: str,
 
 def test_private_halves_spend_what_the_whole_does(tmp_path: Path) -> None:
     for rounds, path in ((6, "whole"), (3, "halves")):
-        run_experiment(tiny_config(CS_DP, NOISE, f"federation.rounds={rounds}"), tmp_path / path)
-    result = run_experiment(tiny_config(CS_DP, NOISE, "federation.rounds=6"), tmp_path / "halves", resume=True)
+        run(tiny_config(CS_DP, NOISE, f"schedule.rounds={rounds}"), tmp_path / path)
+    result = run(tiny_config(CS_DP, NOISE, "schedule.rounds=6"), tmp_path / "halves", resume=True)
     whole, halves = (Ledger.read(tmp_path / p / "ledger.jsonl") for p in ("whole", "halves"))
     assert halves.events == whole.events
     assert [(entry.round, entry.attempt, entry.state) for entry in halves.entries] == [
@@ -72,21 +72,21 @@ def test_interruption_between_checkpoints_loses_no_paid_round(tmp_path: Path) ->
         if record.round == 3:
             raise KeyboardInterrupt
 
-    config = tiny_config(CS_DP, NOISE, "federation.rounds=5", "runtime.checkpoint_every=100")
+    config = tiny_config(CS_DP, NOISE, "schedule.rounds=5", "runtime.checkpoint_every=100")
     with pytest.raises(KeyboardInterrupt):
-        run_experiment(config, tmp_path / "run", observers=[stop])
-    run_experiment(config, tmp_path / "run", resume=True)
+        run(config, tmp_path / "run", observers=[stop])
+    run(config, tmp_path / "run", resume=True)
     assert [entry.round for entry in Ledger.read(tmp_path / "run" / "ledger.jsonl").entries] == [1, 2, 3, 4, 5]
 
 
 def test_privacy_target_stops_evaluates_and_stays_stopped(tmp_path: Path) -> None:
-    target = ("privacy.target_epsilon=4.0", "federation.rounds=500", "evaluation.every=1000")
+    target = ("privacy.epsilon=4.0", "schedule.rounds=500", "schedule.evaluate_every=1000")
     config = tiny_config(CS_DP, NOISE, *target, "federation.cohort=40", "runtime.checkpoint_every=1000")
-    result = run_experiment(config, tmp_path / "run")
+    result = run(config, tmp_path / "run")
     assert result["stopped"] == "privacy target"
     assert result["epsilon_pld"] <= 4.0
     assert result["final_accuracy"] is not None
-    again = run_experiment(config, tmp_path / "run", resume=True)
+    again = run(config, tmp_path / "run", resume=True)
     assert again["rounds"] == result["rounds"]
     assert len(Ledger.read(tmp_path / "run" / "ledger.jsonl").entries) == result["rounds"]
 
@@ -96,7 +96,7 @@ import os, signal, sys
 from pathlib import Path
 from lowkey.experiments import read, parse
 from lowkey.privacy import Ledger, claimed_epsilon
-from lowkey.simulation import run_experiment
+from lowkey.simulation import run
 
 method, moment = sys.argv[3].split()
 original = getattr(Ledger, method)
@@ -109,7 +109,7 @@ def dying(self, number, *rest):
         os.kill(os.getpid(), signal.SIGKILL)
 
 setattr(Ledger, method, dying)
-run_experiment(parse(read(Path(sys.argv[1]))), Path(sys.argv[2]))
+run(parse(read(Path(sys.argv[1]))), Path(sys.argv[2]))
 """
 
 
@@ -122,7 +122,7 @@ def test_kill_at_every_state_of_the_ledger(tmp_path: Path, moment: str, spent: i
     """SIGKILL in round 2: what may have become known is spent, its repetition is spent again, and the run goes on."""
     workers = 2 if (moment, secagg) == ("intend after", "plain") else 0
     config = tiny_config(
-        CS_DP, NOISE, "federation.rounds=3", f"runtime.workers={workers}", f"privacy.secagg={secagg}",
+        CS_DP, NOISE, "schedule.rounds=3", f"runtime.workers={workers}", f"privacy.aggregation={secagg}",
         "privacy.dropouts=0.0", "privacy.colluders=0.0",
     )  # fmt: skip
     (tmp_path / "config.toml").write_text(config.to_toml())
@@ -134,7 +134,7 @@ def test_kill_at_every_state_of_the_ledger(tmp_path: Path, moment: str, spent: i
     ledger = out / "ledger.jsonl"
     assert len(Ledger.read(ledger).events) == spent
     assert [m["round"] for m in RunDirectory.open(out).metrics()] == [1]
-    result = run_experiment(config, out, resume=True)
+    result = run(config, out, resume=True)
     entries = Ledger.read(ledger).entries
     assert [entry.round for entry in entries] == [1, 2, 3] if spent == 1 else [1, 2, 2, 3]
     assert result["rounds"] == 3
@@ -145,19 +145,19 @@ SLOW = """
 import sys
 from pathlib import Path
 from lowkey.experiments import read, parse
-from lowkey.simulation import run_experiment
+from lowkey.simulation import run
 import lowkey.learning.local_sgd as sgd, time
 slow = sgd.TorchTrainer.train
 def train(self, *args):
     time.sleep(0.15)
     return slow(self, *args)
 sgd.TorchTrainer.train = train
-run_experiment(parse(read(Path(sys.argv[1]))), Path(sys.argv[2]))
+run(parse(read(Path(sys.argv[1]))), Path(sys.argv[2]))
 """
 
 
 def test_workers_end_with_a_killed_parent(tmp_path: Path) -> None:
-    config = tiny_config("demo/fl-std", "federation.rounds=50", "federation.cohort=40", "runtime.workers=2")
+    config = tiny_config("demo/fl-std", "schedule.rounds=50", "federation.cohort=40", "runtime.workers=2")
     (tmp_path / "config.toml").write_text(config.to_toml())
     out = tmp_path / "run"
     process = subprocess.Popen([sys.executable, "-c", SLOW, str(tmp_path / "config.toml"), str(out)])
@@ -185,7 +185,7 @@ def _running(pid: int) -> bool:
 def test_ctrl_c_leaves_a_resumable_run(tmp_path: Path) -> None:
     out = tmp_path / "run"
     options = [
-        "--set", "data.clients=400", "--set", "model.hidden=8", "--set", "federation.cohort=10", "--rounds", "400",
+        "--set", "federation.clients=400", "--set", "model.hidden=8", "--set", "federation.cohort=10", "--rounds", "400",
         "--out", str(out), "--set", "runtime.workers=2",
     ]  # fmt: skip
     command = [sys.executable, "-m", "lowkey", "run", "demo/fl-std", *options]
@@ -210,16 +210,16 @@ def test_ctrl_c_leaves_a_resumable_run(tmp_path: Path) -> None:
 
 def test_failed_start_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(DataError):
-        run_experiment(tiny_config("demo/fl-std", f"data.source={tmp_path}"), tmp_path / "run")
+        run(tiny_config("demo/fl-std", f"data.source={tmp_path}"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 def test_changed_settings_are_refused_before_anything_happens(tmp_path: Path) -> None:
-    run_experiment(tiny_config(), tmp_path / "run")
+    run(tiny_config(), tmp_path / "run")
     before = {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir()}
     with pytest.raises(RunError, match="learning_rate"):
-        run_experiment(
-            tiny_config("demo/fl-std", "training.learning_rate=0.7", "federation.rounds=6"),
+        run(
+            tiny_config("demo/fl-std", "training.learning_rate=0.7", "schedule.rounds=6"),
             tmp_path / "run",
             resume=True,
         )
@@ -227,20 +227,20 @@ def test_changed_settings_are_refused_before_anything_happens(tmp_path: Path) ->
 
 
 def test_replayed_secrets_mark_the_run(tmp_path: Path) -> None:
-    run_experiment(tiny_config(CS_DP, NOISE), tmp_path / "one", secrets=ReplaySecrets(0))
+    run(tiny_config(CS_DP, NOISE), tmp_path / "one", secrets=ReplaySecrets(0))
     assert RunDirectory.open(tmp_path / "one").claims_privacy is False
     assert RunDirectory.open(tmp_path / "one").metrics()[-1]["epsilon_pld"] is None
-    run_experiment(tiny_config(CS_DP, NOISE), tmp_path / "two")
+    run(tiny_config(CS_DP, NOISE), tmp_path / "two")
     assert RunDirectory.open(tmp_path / "two").claims_privacy is True
-    run_experiment(
-        tiny_config(CS_DP, NOISE, "federation.rounds=4"), tmp_path / "two", resume=True, secrets=ReplaySecrets(0)
+    run(
+        tiny_config(CS_DP, NOISE, "schedule.rounds=4"), tmp_path / "two", resume=True, secrets=ReplaySecrets(0)
     )
     assert RunDirectory.open(tmp_path / "two").claims_privacy is False
 
 
 def test_files_of_a_private_run_tell_no_cohort(tmp_path: Path) -> None:
     """No client number, no realised size: the metrics hold only the keys of an agreed list."""
-    run_experiment(tiny_config(CS_DP, NOISE), tmp_path / "run")
+    run(tiny_config(CS_DP, NOISE), tmp_path / "run")
     allowed = {
         "round", "accuracy", "loss", "epsilon_paper", "epsilon_rdp", "epsilon_pld", "epsilon_server",
         "bytes_up_per_client",
@@ -259,21 +259,21 @@ def test_files_of_a_private_run_tell_no_cohort(tmp_path: Path) -> None:
 def test_runs_on_one_population_share_a_ledger_and_a_budget(tmp_path: Path) -> None:
     shared = f"privacy.ledger={tmp_path / 'population.jsonl'}"
     config = tiny_config(CS_DP, NOISE, shared)
-    one, two = (run_experiment(config, tmp_path / name) for name in ("one", "two"))
+    one, two = (run(config, tmp_path / name) for name in ("one", "two"))
     ledger = Ledger.read(tmp_path / "population.jsonl")
     assert len(ledger.events) == 6
     assert len({entry.run for entry in ledger.entries}) == 2
     assert one["epsilon_pld"] < two["epsilon_pld"] == pytest.approx(claimed_epsilon(ledger.events, 1e-5))
-    capped = tiny_config(CS_DP, NOISE, shared, f"privacy.target_epsilon={two['epsilon_pld']}")
+    capped = tiny_config(CS_DP, NOISE, shared, f"privacy.epsilon={two['epsilon_pld']}")
     with pytest.raises(BudgetExhausted):
-        run_experiment(capped, tmp_path / "three")
+        run(capped, tmp_path / "three")
 
 
 def test_limits_of_clients_outlive_the_process(tmp_path: Path) -> None:
     config = tiny_config(
-        CS_DP, NOISE, "federation.cohort=400", "privacy.max_contributions=2", "privacy.target_epsilon=90"
+        CS_DP, NOISE, "federation.cohort=400", "privacy.max_contributions=2", "privacy.epsilon=90"
     )
-    run_experiment(config, tmp_path / "run")
+    run(config, tmp_path / "run")
     counts = json.loads((tmp_path / "run" / "clients.json").read_text())
     assert set(counts.values()) == {3}  # asked in each of three rounds, though the last found zeros
     assert len(counts) == 400

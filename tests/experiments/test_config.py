@@ -55,20 +55,20 @@ def test_toml_round_trip(config: Config) -> None:
         (["privacy.delta=1.0"], r"privacy\.delta.*less than 1"),
         (["privacy.noise_multiplier=-1"], r"privacy\.noise_multiplier.*greater than 0"),
         (["privacy.clip_norm=inf"], r"privacy\.clip_norm"),
-        (["federation.rounds=0"], r"federation\.rounds"),
+        (["schedule.rounds=0"], r"federation\.rounds"),
         (["federation.cohort=10000"], r"federation\.cohort is 10000, above data\.clients"),
         (["federation.scheme=fl-magic"], r"must be one of fl-std"),
         (["federation.scheme=fl-cs"], r"gives no privacy"),
-        (["federation.rounds=auto"], r"needs privacy\.target_epsilon"),
+        (["schedule.rounds=auto"], r"needs privacy\.target_epsilon"),
         (["privacy.noise_multiplier=auto"], r"needs privacy\.target_epsilon"),
         (["codec=3"], r"codec"),
         (["seed.x=3"], r"seed"),
         (["nonsense"], r"write it as section\.key=value"),
         (["data.name=sih-sus"], r"cannot learn from sih-sus; set it to 'mortality-mlp'"),
         (["model.name=mortality-mlp"], r"cannot learn from fashion-mnist; set it to 'fashion-cnn'"),
-        (["data.partition=natural"], r"of fashion-mnist it must be iid or dirichlet"),
-        (["data.hospital.min_count=5"], r"\[data\.hospital\] is for hospital data"),
-        (["data.name=sih-sus", "model.name=mortality-mlp", "data.partition=dirichlet"], r"must be iid or natural"),
+        (["data.division=natural"], r"of fashion-mnist it must be iid or dirichlet"),
+        (["data.min_count=5"], r"\[data\.hospital\] is for hospital data"),
+        (["data.name=sih-sus", "model.name=mortality-mlp", "data.division=dirichlet"], r"must be iid or natural"),
     ],
 )
 def test_errors_name_the_key_and_what_to_do(changes: list[str], message: str) -> None:
@@ -105,8 +105,8 @@ def test_the_papers_twenty_rows() -> None:
     clip = {1.0: 2.15, 0.2: 0.98, 0.1: 0.69, 0.05: 0.47}
     for name, config in rows.items():
         assert config.paper is not None
-        assert (config.data.clients, config.federation.cohort, config.federation.rounds) == (6000, 100, 200)
-        assert (config.training.local_steps, config.training.batch_size) == (5, 10)
+        assert (config.data.clients, config.federation.cohort, config.schedule.rounds) == (6000, 100, 200)
+        assert (config.training.steps, config.training.batch_size) == (5, 10)
         assert (config.training.learning_rate, config.training.batches) == (0.215, "independent")
         assert config.codec.chunks == 200
         scheme = scheme_of(config.resolve())
@@ -134,7 +134,7 @@ def test_the_medical_rows(source: str) -> None:
     for config in rows.values():
         assert config.paper is not None
         assert None not in (config.paper.balanced_accuracy, config.paper.auroc, config.paper.data)
-        assert (config.federation.cohort, config.federation.rounds, config.codec.chunks) == (100, 100, 200)
+        assert (config.federation.cohort, config.schedule.rounds, config.codec.chunks) == (100, 100, 200)
         scheme = scheme_of(config.resolve())
         assert scheme.name == config.federation.scheme
         assert (config.paper.epsilon is not None) is scheme.private
@@ -150,7 +150,7 @@ def test_the_papers_medical_setting() -> None:
         if name.startswith("hospital/synthetic/"):
             config = parse(table)
             assert config.data.clients == 5011
-            assert (config.training.local_steps, config.training.learning_rate) == (5, 0.1)
+            assert (config.training.steps, config.training.learning_rate) == (5, 0.1)
             assert scheme_of(config.resolve()).server.rate == 1.0
             if config.privacy is not None:
                 assert (config.privacy.clip_norm, config.privacy.noise_multiplier) == (clip[config.codec.ratio], 1.49)
@@ -188,9 +188,9 @@ def test_file_as_preset(tmp_path: Path) -> None:
 
 def test_auto_noise_and_auto_rounds() -> None:
     base = find("fashion-mnist/fl-std-dp")
-    noise = parse(override(base, ["privacy.noise_multiplier=auto", "privacy.target_epsilon=1"])).resolve()
+    noise = parse(override(base, ["privacy.noise_multiplier=auto", "privacy.epsilon=1"])).resolve()
     assert noise.privacy.noise_multiplier == pytest.approx(1.2245, abs=1.01e-4)
-    rounds = parse(override(base, ["federation.rounds=auto", "privacy.target_epsilon=1"])).resolve()
-    assert rounds.federation.rounds == 431
+    rounds = parse(override(base, ["schedule.rounds=auto", "privacy.epsilon=1"])).resolve()
+    assert rounds.schedule.rounds == 431
     with pytest.raises(ConfigError, match="not one round"):
-        parse(override(base, ["federation.rounds=auto", "privacy.target_epsilon=0.01"])).resolve()
+        parse(override(base, ["schedule.rounds=auto", "privacy.epsilon=0.01"])).resolve()

@@ -122,9 +122,9 @@ def test_existing_directories_are_never_overwritten(run_path: Path) -> None:
 
 def test_settings_that_matter_cannot_change_on_resume(run_path: Path) -> None:
     directory = RunDirectory.create(run_path, tiny_config())
-    directory.adopt(tiny_config("demo/fl-std", "federation.rounds=9", "runtime.workers=1", "evaluation.every=2"))
-    assert RunDirectory.open(run_path).config.federation.rounds == 9
-    for change in ("seed=5", "training.learning_rate=0.5", "data.clients=300"):
+    directory.adopt(tiny_config("demo/fl-std", "schedule.rounds=9", "runtime.workers=1", "schedule.evaluate_every=2"))
+    assert RunDirectory.open(run_path).config.schedule.rounds == 9
+    for change in ("seed=5", "training.learning_rate=0.5", "federation.clients=300"):
         with pytest.raises(RunError, match=change.split("=")[0]):
             directory.adopt(tiny_config("demo/fl-std", change))
     assert RunDirectory.open(run_path).config.seed == 0

@@ -10,7 +10,7 @@ from lowkey.errors import ConfigError, DataError
 from lowkey.experiments import Config, find, override, parse
 from lowkey.experiments.tasks import client_datasets_of, held_out_examples_of, model_of, objective_of
 from lowkey.learning import CLASSIFICATION, MORTALITY, model_vector
-from tests.data.hospital.tables import diabetes, sih, write
+from tests.data.tables import diabetes, sih, write
 
 
 def hospital(preset: str, *changes: str) -> Config:
@@ -23,7 +23,7 @@ def of_diabetes(tmp_path: Path, *changes: str) -> Config:
         "diabetes130/fl-std",
         f'data.source="{file}"',
         "data.hospital={any_version=true, min_count=2}",
-        "data.clients=8",
+        "federation.clients=8",
         "federation.cohort=4",
         *changes,
     )
@@ -46,21 +46,21 @@ def test_virtual_hospitals_are_as_many_as_asked(tmp_path: Path) -> None:
 def test_real_hospitals_must_be_counted_right(tmp_path: Path) -> None:
     file = write(tmp_path / "table.csv", sih(120))
     settings = [f'data.source="{file}"', "data.hospital={any_version=true, min_count=2}", "federation.cohort=2"]
-    with pytest.raises(ConfigError, match=r"sih-sus has 2 with these settings; set data.clients=2"):
-        client_datasets_of(hospital("sih-sus/fl-std", *settings, "data.clients=3"))
-    assert len(client_datasets_of(hospital("sih-sus/fl-std", *settings, "data.clients=2"))) == 2
+    with pytest.raises(ConfigError, match=r"sih-sus has 2 with these settings; set federation.clients=2"):
+        client_datasets_of(hospital("sih-sus/fl-std", *settings, "federation.clients=3"))
+    assert len(client_datasets_of(hospital("sih-sus/fl-std", *settings, "federation.clients=2"))) == 2
 
 
 def test_pooled_data_has_one_owner_and_the_same_test(tmp_path: Path) -> None:
     apart = of_diabetes(tmp_path)
-    pooled = of_diabetes(tmp_path, "data.clients=1", "federation.cohort=1", "data.hospital.pooled=true")
+    pooled = of_diabetes(tmp_path, "federation.clients=1", "federation.cohort=1", "data.pooled=true")
     assert (held_out_examples_of(apart)[0] != held_out_examples_of(pooled)[0]).nnz == 0
     (everything, died) = client_datasets_of(pooled)[0]
     assert everything.shape[0] == len(died) == sum(len(client_datasets_of(apart)[c][1]) for c in range(8))
 
 
 def test_synthetic_hospitals_have_the_papers_network() -> None:
-    config = hospital("synthetic/fl-std", "data.hospital.scale=0.002", "data.clients=10", "federation.cohort=5")
+    config = hospital("synthetic/fl-std", "data.scale=0.002", "federation.clients=10", "federation.cohort=5")
     assert model_vector(model_of(config)).size == 1_496_601
     assert len(client_datasets_of(config)) == 10
 

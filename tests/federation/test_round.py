@@ -24,7 +24,7 @@ from lowkey.federation import (
     make_scheme,
     round_flow,
 )
-from lowkey.privacy import ClientLevelPrivacy, Cohort, Ledger, PoissonSampling
+from lowkey.privacy import ClientMechanism, Cohort, Ledger, PoissonSampling
 from lowkey.protocols import LocalUpdate
 from lowkey.rng import OSSecrets, ReplaySecrets
 from lowkey.simulation import InProcess
@@ -408,7 +408,7 @@ def test_hard_stop_before_the_target() -> None:
     scheme, ledger, records = scheme_for("fl-std-dp", noise_multiplier=2.0), memory(), []
     start = initial_state(scheme, np.zeros(DIMENSION, np.float32))
     state, stopped = federation(scheme, ledger).run(
-        start, Schedule(rounds=50, target_epsilon=3.0), observers=[records.append]
+        start, Schedule(rounds=50, epsilon=3.0), observers=[records.append]
     )
     assert stopped == "privacy target"
     assert 0 < state.round < 50
@@ -417,7 +417,7 @@ def test_hard_stop_before_the_target() -> None:
     assert more.round == state.round + 1
     assert records[-1].epsilon.pld > 3.0
     with pytest.raises(BudgetExhausted, match="first round"):
-        federation(scheme, memory()).run(start, Schedule(rounds=5, target_epsilon=0.01))
+        federation(scheme, memory()).run(start, Schedule(rounds=5, epsilon=0.01))
 
 
 def test_replayed_secrets_claim_no_epsilon() -> None:
@@ -471,4 +471,4 @@ def test_private_schemes_weigh_uniformly() -> None:
     for name in SCHEMES:
         scheme = scheme_for(name)
         assert scheme.weight_by_examples is (name in ("fl-std", "fl-rnd", "fl-freq"))
-        assert isinstance(scheme.privacy, ClientLevelPrivacy) is name.endswith("-dp")
+        assert isinstance(scheme.privacy, ClientMechanism) is name.endswith("-dp")

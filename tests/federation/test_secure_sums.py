@@ -155,7 +155,7 @@ def test_wire_tells_no_role_and_no_number_about_a_client() -> None:
 
 
 POLICY = {
-    "min_noise_multiplier": 1.0, "min_roster": 100, "min_honest": 80, "max_colluders": 10, "max_participations": 1,
+    "min_noise_multiplier": 1.0, "min_roster": 100, "min_honest": 80, "min_tolerated_colluders": 10, "max_participations": 1,
     "max_epsilon": 6.0, "delta": 1e-5,
 }  # fmt: skip
 
@@ -191,7 +191,7 @@ def test_a_client_with_a_ledger_counts_for_itself_and_stops_giving_data(tmp_path
 
 
 @pytest.mark.parametrize(
-    "policy", [{"min_noise_multiplier": 1.1}, {"min_roster": 101}, {"max_colluders": 11}, {"max_epsilon": 1.0}]
+    "policy", [{"min_noise_multiplier": 1.1}, {"min_roster": 101}, {"min_tolerated_colluders": 11}, {"max_epsilon": 1.0}]
 )
 def test_a_client_refuses_what_its_policy_forbids(tmp_path: Path, policy: dict[str, float]) -> None:
     with pytest.raises(ClientFailed, match="takes no part"):

@@ -108,7 +108,7 @@ class Setting:
 
     def __init__(self, tmp: Path, preset: str, changes: Iterable[str] = (), *, nodes: int = 4, rounds: int = 1) -> None:
         waits = ["deployment.agree_seconds=0.3", "deployment.train_seconds=0.3", "deployment.gather_seconds=0.1"]
-        settings = [f"federation.rounds={rounds}", *waits, *changes]
+        settings = [f"schedule.rounds={rounds}", *waits, *changes]
         self.config: Config = load_config(preset, settings, nodes=nodes)
         self.home, self.out, self.nodes = tmp / "home", tmp / "run", nodes
         prepare(self.home, self.config)
@@ -129,7 +129,7 @@ class Setting:
 PRIVATE = (
     "demo/fl-cs-dp",
     [
-        "privacy.target_epsilon=100",
+        "privacy.epsilon=100",
         "privacy.noise_multiplier=1.0",
         "privacy.dropouts=0.25",
         "privacy.colluders=0",

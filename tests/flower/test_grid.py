@@ -18,7 +18,7 @@ from lowkey.experiments.checkpoints import unpack
 from lowkey.flower.node import REPLAY_VARIABLE
 from lowkey.privacy import ClientLedger, Ledger, server_epsilon
 from lowkey.rng import ReplaySecrets
-from lowkey.simulation import run_experiment
+from lowkey.simulation import run
 from tests.flower.loopback import OPEN, PRIVATE, Setting, error_reply, reply_with
 
 STEPS = ["Invite", "Adverts", "Delivery", "Survivors", "Confirmations"]
@@ -48,7 +48,7 @@ def test_same_model_as_in_a_simulation(tmp_path: Path, scheme: tuple[str, list[s
     setting.serve()
     workers = setting.config.runtime.model_copy(update={"workers": 0})
     simulated = setting.config.model_copy(update={"runtime": workers})
-    run_experiment(simulated, tmp_path / "simulated", secrets=ReplaySecrets(7))
+    run(simulated, tmp_path / "simulated", secrets=ReplaySecrets(7))
     np.testing.assert_array_equal(weights(setting.out), weights(tmp_path / "simulated"))
 
 

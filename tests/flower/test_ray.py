@@ -18,14 +18,14 @@ from lowkey.deployment.processes import Processes, free_ports, wait_for_port
 from lowkey.experiments.checkpoints import unpack
 from lowkey.flower.node import REPLAY_VARIABLE
 from lowkey.rng import ReplaySecrets
-from lowkey.simulation import run_experiment
+from lowkey.simulation import run
 from tests.flower.loopback import PRIVATE
 
 
 def test_the_same_app_under_flowers_simulation_engine(tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="the simulation engine needs Ray: pip install 'flwr[simulation]'")
     preset, changes = PRIVATE
-    config = load_config(preset, [*changes, "federation.rounds=1", "runtime.workers=0"], nodes=4)
+    config = load_config(preset, [*changes, "schedule.rounds=1", "runtime.workers=0"], nodes=4)
     prepare(tmp_path / "home", config)
     [port] = free_ports(1)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -53,6 +53,6 @@ def test_the_same_app_under_flowers_simulation_engine(tmp_path: Path) -> None:
         deadline = time.monotonic() + 200
         while not (out / "result.json").exists() and time.monotonic() < deadline:
             time.sleep(0.5)
-    run_experiment(config, tmp_path / "simulated", secrets=ReplaySecrets(7))
+    run(config, tmp_path / "simulated", secrets=ReplaySecrets(7))
     deployed, simulated = (unpack(next(d.glob("checkpoint-*"))).state.weights for d in (out, tmp_path / "simulated"))
     np.testing.assert_array_equal(deployed, simulated)

@@ -27,7 +27,7 @@ def test_noise_for_epsilon_one(
     mode: str | None, population: int, rounds: int, expected: float, tolerance: float
 ) -> None:
     sampling = make_sampling(mode, population=population, cohort=100)  # type: ignore[arg-type]
-    z = calibrate_noise(sampling, target_epsilon=1.0, delta=DELTA, rounds=rounds)
+    z = calibrate_noise(sampling, epsilon=1.0, delta=DELTA, rounds=rounds)
     assert z == pytest.approx(expected, abs=tolerance)
     assert z == round(z, 4)
 
@@ -43,27 +43,27 @@ def test_noise_for_epsilon_one(
 )
 def test_noise_without_sampling(target: float, rounds: int, expected: float) -> None:
     everybody = make_sampling("all", population=6000, cohort=6000)
-    z = calibrate_noise(everybody, target_epsilon=target, delta=DELTA, rounds=rounds)
+    z = calibrate_noise(everybody, epsilon=target, delta=DELTA, rounds=rounds)
     assert z == pytest.approx(expected, abs=1.01e-4)
     assert claimed_epsilon([replace(everybody.event(z), count=rounds)], DELTA) <= target
 
 
 def test_large_targets_need_little_noise_and_impossible_ones_are_refused() -> None:
     everybody = make_sampling("all", population=10, cohort=10)
-    assert calibrate_noise(everybody, target_epsilon=1000.0, delta=DELTA, rounds=1) <= 0.1
+    assert calibrate_noise(everybody, epsilon=1000.0, delta=DELTA, rounds=1) <= 0.1
     with pytest.raises(InvalidInput, match="epsilon is 0"):
-        calibrate_noise(everybody, target_epsilon=0.0, delta=DELTA, rounds=1)
+        calibrate_noise(everybody, epsilon=0.0, delta=DELTA, rounds=1)
     with pytest.raises(InvalidInput, match="raise it"):
-        calibrate_noise(everybody, target_epsilon=1e-12, delta=1e-12, rounds=1)
+        calibrate_noise(everybody, epsilon=1e-12, delta=1e-12, rounds=1)
 
 
 def test_affordable_rounds() -> None:
-    assert affordable_rounds(FASHION.event(1.54), target_epsilon=1.0, delta=DELTA) == 431
-    assert affordable_rounds(MEDICAL.event(1.49), target_epsilon=1.0, delta=DELTA) == 264
+    assert affordable_rounds(FASHION.event(1.54), epsilon=1.0, delta=DELTA) == 431
+    assert affordable_rounds(MEDICAL.event(1.49), epsilon=1.0, delta=DELTA) == 264
     before = [replace(FASHION.event(1.54), count=400)]
-    assert affordable_rounds(FASHION.event(1.54), target_epsilon=1.0, delta=DELTA, spent=before) == 31
-    assert affordable_rounds(FASHION.event(1.54), target_epsilon=0.05, delta=DELTA) == 0
-    assert affordable_rounds(FASHION.event(1.54), target_epsilon=0.5, delta=DELTA, spent=before) == 0
+    assert affordable_rounds(FASHION.event(1.54), epsilon=1.0, delta=DELTA, spent=before) == 31
+    assert affordable_rounds(FASHION.event(1.54), epsilon=0.05, delta=DELTA) == 0
+    assert affordable_rounds(FASHION.event(1.54), epsilon=0.5, delta=DELTA, spent=before) == 0
 
 
 @pytest.mark.parametrize(("sampling", "noise", "rounds"), [(FASHION, 1.54, 199), (MEDICAL, 1.49, 99)])
@@ -80,6 +80,6 @@ def test_the_papers_accountant_affords_one_round_less_than_the_paper_plays(
 def test_affordable_rounds_end_where_rosters_overflow() -> None:
     """With coins, overflowing rosters eat δ: ε is infinite from some round on, and no round after it is afforded."""
     event = replace(make_sampling("secret_poisson", population=600, cohort=10, roster=60).event(8.0), roster=90)
-    rounds = affordable_rounds(event, target_epsilon=50.0, delta=DELTA)
+    rounds = affordable_rounds(event, epsilon=50.0, delta=DELTA)
     assert rounds > 0
     assert claimed_epsilon([replace(event, count=rounds + 1)], DELTA) == float("inf")

@@ -175,10 +175,10 @@ def test_budget_ends_before_the_first_round_beyond_it() -> None:
     ledger = Ledger(None, run="first")
     for number in range(1, inside):
         ledger.intend(number, 0, PAPER)
-    assert affordable_rounds(PAPER, target_epsilon=cap, delta=DELTA, spent=ledger.events) == 1
+    assert affordable_rounds(PAPER, epsilon=cap, delta=DELTA, spent=ledger.events) == 1
     ledger.intend(inside, 0, PAPER)
     assert claimed_epsilon(ledger.events, DELTA) <= cap
     assert claimed_epsilon([*ledger.events, PAPER], DELTA) > cap
-    assert affordable_rounds(PAPER, target_epsilon=cap, delta=DELTA, spent=ledger.events) == 0
+    assert affordable_rounds(PAPER, epsilon=cap, delta=DELTA, spent=ledger.events) == 0
     ledger.abort(inside, 0)  # never known, so its price is free again
-    assert affordable_rounds(PAPER, target_epsilon=cap, delta=DELTA, spent=ledger.events) == 1
+    assert affordable_rounds(PAPER, epsilon=cap, delta=DELTA, spent=ledger.events) == 1

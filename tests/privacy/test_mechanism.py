@@ -9,19 +9,19 @@ import pytest
 from scipy import stats
 
 from lowkey.errors import InvalidInput
-from lowkey.privacy import ClientLevelPrivacy, FixedSizeSampling, Measurement, NoPrivacy, PoissonSampling
+from lowkey.privacy import ClientMechanism, FixedSizeSampling, Measurement, NoPrivacy, PoissonSampling
 from lowkey.rng import OSSecrets
 
 SAMPLING = PoissonSampling(population=1000, probability=0.1)
 LENGTH = 20_000
 
 
-def privacy(**changes: object) -> ClientLevelPrivacy:
+def privacy(**changes: object) -> ClientMechanism:
     settings = {"sampling": SAMPLING, "clip_norm": 1.0, "noise_multiplier": 1.5, "delta": 1e-5}
-    return ClientLevelPrivacy(**(settings | changes))  # type: ignore[arg-type]
+    return ClientMechanism(**(settings | changes))  # type: ignore[arg-type]
 
 
-def total(record: ClientLevelPrivacy, members: int) -> np.ndarray:
+def total(record: ClientMechanism, members: int) -> np.ndarray:
     """The sum of so many members without data, in units of the clip norm."""
     protect = lambda: record.protect(None, length=LENGTH, clip_norm=0.47, source=OSSecrets().source()).value  # noqa: E731
     words = np.sum([protect() for _ in range(members)], axis=0, dtype=np.uint32)

@@ -20,7 +20,7 @@ TERMS = Terms(
     model_size=1_663_370,
 )  # fmt: skip
 POLICY = Policy(
-    min_noise_multiplier=1.5, min_roster=160, min_honest=100, max_colluders=16, max_participations=3, max_epsilon=6.0,
+    min_noise_multiplier=1.5, min_roster=160, min_honest=100, min_tolerated_colluders=16, max_participations=3, max_epsilon=6.0,
     delta=1e-5,
 )  # fmt: skip
 
@@ -35,7 +35,7 @@ def test_terms_within_all_bounds_are_accepted() -> None:
         ({"noise_multiplier": 1.4999}, "min_noise_multiplier"),
         ({"members": 159}, "min_roster"),
         ({"honest": 99}, "min_honest"),
-        ({"honest": 129}, "max_colluders"),
+        ({"honest": 129}, "min_tolerated_colluders"),
         ({"delta": 1.1e-5}, "delta"),
     ],
 )
@@ -154,7 +154,7 @@ FILE = """
 min_noise_multiplier = 1.5
 min_roster = 160
 min_honest = 100
-max_colluders = 16
+min_tolerated_colluders = 16
 max_participations = 3
 max_epsilon = 6
 delta = 1e-5

@@ -16,7 +16,7 @@ from lowkey.report import write_report
 from lowkey.report.figures import _published_megabytes
 from lowkey.report.patients import calibration_figure, wilson_interval
 from lowkey.report.tables import header, load_runs, rows
-from lowkey.simulation import run_experiment
+from lowkey.simulation import run
 from tests.conftest import tiny_config, tiny_hospital
 
 TOOL = Path(__file__).parents[2] / "tools" / "keep_result.py"
@@ -26,8 +26,8 @@ TOOL = Path(__file__).parents[2] / "tools" / "keep_result.py"
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     base = tmp_path_factory.mktemp("runs")
     private = tiny_hospital("hospital/synthetic/fl-cs-dp-r0.05", "privacy.delta=0.01", "codec.chunks=3")
-    run_experiment(tiny_hospital(), base / "open")
-    run_experiment(private, base / "private")
+    run(tiny_hospital(), base / "open")
+    run(private, base / "private")
     return [base / "open", base / "private"]
 
 
@@ -71,9 +71,9 @@ def test_table_of_mortality(runs: list[Path], tmp_path: Path) -> None:
 
 def test_data_in_one_place_sends_nothing(tmp_path: Path) -> None:
     pooled = tiny_hospital(
-        "hospital/synthetic/fl-std", "data.clients=1", "data.hospital.pooled=true", "federation.cohort=1"
+        "hospital/synthetic/fl-std", "federation.clients=1", "data.pooled=true", "federation.cohort=1"
     )
-    run_experiment(pooled, tmp_path / "run")
+    run(pooled, tmp_path / "run")
     loaded = load_runs([tmp_path / "run"])
     row = dict(zip(header(loaded), rows(loaded)[0], strict=True))
     assert [row[name] for name in ("upload per client and round", "upload in all", "cost, Mbit")] == ["–"] * 3
@@ -82,7 +82,7 @@ def test_data_in_one_place_sends_nothing(tmp_path: Path) -> None:
 
 
 def test_images_and_mortality_do_not_go_into_one_report(runs: list[Path], tmp_path: Path) -> None:
-    run_experiment(tiny_config("demo/fl-std", "federation.rounds=1"), tmp_path / "images")
+    run(tiny_config("demo/fl-std", "schedule.rounds=1"), tmp_path / "images")
     with pytest.raises(RunError, match=r"balanced accuracy / AUROC.*images by accuracy.*one report per task"):
         write_report([runs[0], tmp_path / "images"], tmp_path / "report", title="x")
     assert not (tmp_path / "report").exists()

@@ -12,7 +12,7 @@ from lowkey.experiments import RunDirectory
 from lowkey.report import write_report
 from lowkey.report.tables import cost_megabits, load_runs
 from lowkey.rng import ReplaySecrets
-from lowkey.simulation import run_experiment
+from lowkey.simulation import run
 from tests.conftest import tiny_config
 
 
@@ -20,8 +20,8 @@ from tests.conftest import tiny_config
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     base = tmp_path_factory.mktemp("runs")
     paper = ("paper.accuracy=0.61", "paper.round=25", "paper.epsilon=0.69")
-    run_experiment(tiny_config("demo/fl-std"), base / "open")
-    run_experiment(tiny_config("demo/fl-cs-dp", "privacy.noise_multiplier=1.0", *paper), base / "private")
+    run(tiny_config("demo/fl-std"), base / "open")
+    run(tiny_config("demo/fl-cs-dp", "privacy.noise_multiplier=1.0", *paper), base / "private")
     return [base / "open", base / "private"]
 
 
@@ -60,9 +60,9 @@ def test_no_epsilon_picture_without_privacy(runs: list[Path], tmp_path: Path) ->
 
 def test_replayed_and_fixed_size_runs_are_labelled(tmp_path: Path) -> None:
     fixed = tiny_config(
-        "demo/fl-std-dp", "privacy.noise_multiplier=1.0", "privacy.sampling=fixed", "privacy.target_epsilon=99.0"
+        "demo/fl-std-dp", "privacy.noise_multiplier=1.0", "privacy.sampling=fixed", "privacy.epsilon=99.0"
     )
-    run_experiment(fixed, tmp_path / "run", secrets=ReplaySecrets(0))
+    run(fixed, tmp_path / "run", secrets=ReplaySecrets(0))
     write_report([tmp_path / "run"], tmp_path / "report", title="x")
     text = (tmp_path / "report" / "report.md").read_text()
     assert "NO PRIVACY CLAIMED" in text

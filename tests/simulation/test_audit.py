@@ -13,7 +13,7 @@ import pytest
 
 from lowkey.errors import InvalidInput
 from lowkey.federation import make_scheme
-from lowkey.privacy import ClientLevelPrivacy, Encoding, NoPrivacy, Privacy, make_sampling, server_epsilon
+from lowkey.privacy import ClientMechanism, Encoding, NoPrivacy, Privacy, make_sampling, server_epsilon
 from lowkey.privacy.auditing import one_run_bound, two_world_bound
 from lowkey.rng import ReplaySecrets, coin_flips
 from lowkey.simulation import run_audit
@@ -24,9 +24,9 @@ SECRETS = ReplaySecrets(31)
 CLAIMED = server_epsilon(1.54, 1, 1e-5)
 
 
-def privacy_of(members: int, **changes: object) -> ClientLevelPrivacy:
+def privacy_of(members: int, **changes: object) -> ClientMechanism:
     """With this much noise, few trials tell much; with 24 bits, rounding hides less than 1 % of a canary."""
-    made = ClientLevelPrivacy(
+    made = ClientMechanism(
         sampling=make_sampling("all", population=members, cohort=members),
         clip_norm=0.47,
         noise_multiplier=0.4,

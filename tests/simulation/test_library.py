@@ -74,7 +74,7 @@ def test_own_metrics_and_target() -> None:
     clients, test = blobs()
     scheme = lowkey.make_scheme("fl-std-dp", num_clients=60, cohort=20, clip_norm=0.5, noise_multiplier=2.0, delta=1e-3)
     result = lowkey.simulate(
-        scheme=scheme, model=nn.Linear(5, 2), clients=clients, test=test, rounds=100, target_epsilon=2.0, workers=0,
+        scheme=scheme, model=nn.Linear(5, 2), clients=clients, test=test, rounds=100, epsilon=2.0, workers=0,
         evaluate=lambda weights: {"accuracy": 0.25, "loss": 0.0, "norm": float(np.linalg.norm(weights))},
     )  # fmt: skip
     assert result.stopped == "privacy target"

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import polars as pl
 import pytest
 
-from lowkey.data.hospital.diabetes130 import DRUGS
+from lowkey.data.diabetes130 import DRUGS
 
 Columns: TypeAlias = dict[str, list[str]]
 

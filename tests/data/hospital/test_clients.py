@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lowkey.data.hospital import HospitalClients, Layout, load_admissions, make_hospital_data
-from tests.data.hospital.tables import diabetes, real, write
+from tests.data.tables import diabetes, real, write
 
 
 def test_features_and_labels_stay_together(tmp_path: Path) -> None:

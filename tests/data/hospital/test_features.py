@@ -10,7 +10,7 @@ import pytest
 
 from lowkey.data.hospital import SOURCES, Admissions, fit_features, load_admissions
 from lowkey.errors import DataError, InvalidInput
-from tests.data.hospital.tables import real
+from tests.data.tables import real
 
 
 def admissions(
