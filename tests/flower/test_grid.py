@@ -198,7 +198,7 @@ def test_when_nodes_stay_away_the_run_stops_with_a_clear_message_and_goes_on_lat
     setting.grid.offline = {0, 1}
     with pytest.raises(RoundFailed, match="2 of 4 clients are online; at least 3 are needed"):
         setting.serve()
-    assert not Ledger.read(setting.out / "ledger.jsonl").entries if (setting.out / "ledger.jsonl").exists() else True
+    assert not (setting.out / "ledger.jsonl").exists()  # its first line comes with the first attempt
     setting.grid.offline = set()
     setting.serve()
     assert metrics(setting)[0]["survivors"] == 4
