@@ -102,12 +102,15 @@ def test_nothing_secret_is_printed() -> None:
     u = SESSION.roster[1]
     printed = [repr(cohort.identities[u])]
     secrets = [cohort.identities[u].signing_key]
-    for step in (cohort.advertise, cohort.share, lambda: cohort.mask(vectors), cohort.confirm):
+    for step in (cohort.advertise, cohort.share, lambda: cohort.mask(vectors, SESSION.roster[3:4]), cohort.confirm):
         step()
         secrets += secrets_of(cohort.states[u])
         printed += [repr(cohort.states[u]), str(cohort.states[u])]
-    printed.append(repr(cohort.deliveries[u]))
-    printed.append(repr(cohort.reveal()[u]))
+    revealed, sealed = cohort.reveal()[u], cohort.deliveries[u].sealed
+    assert revealed.seed_shares
+    assert revealed.mask_shares
+    printed += [repr(cohort.deliveries[u]), repr(revealed), repr(secagg.SealedShares(sealed=sealed))]
+    secrets += sealed.values()  # whoever learns a key later could open them
     for wrong in (bytes(94), b""):
         fresh = Cohort(SESSION)
         fresh.advertise()
@@ -132,8 +135,13 @@ def test_adverts_are_fresh_in_every_attempt() -> None:
 
 @pytest.mark.parametrize(
     "vector",
-    [np.zeros(49, np.uint32), np.zeros((50, 1), np.uint32), np.zeros(50, np.int64), np.full(50, 2**20, np.uint32)],
-    ids=["short", "matrix", "signed", "too many bits"],
+    [
+        np.zeros(49, np.uint32),
+        np.zeros((50, 1), np.uint32),
+        np.zeros(50, np.int64),
+        np.array([*range(49), 2**20], np.uint32),
+    ],
+    ids=["short", "matrix", "signed", "too many bits in one number"],
 )
 def test_vectors_that_do_not_fit_are_refused(vector: Words) -> None:
     cohort = Cohort(SESSION)
