@@ -136,7 +136,7 @@ def test_kill_at_every_state_of_the_ledger(tmp_path: Path, moment: str, spent: i
     assert [m["round"] for m in RunDirectory.open(out).metrics()] == [1]
     result = run(config, out, resume=True)
     entries = Ledger.read(ledger).entries
-    assert [entry.round for entry in entries] == [1, 2, 3] if spent == 1 else [1, 2, 2, 3]
+    assert [entry.round for entry in entries] == ([1, 2, 3] if spent == 1 else [1, 2, 2, 3])
     assert result["rounds"] == 3
     assert result["epsilon_pld"] == pytest.approx(claimed_epsilon([entry.event for entry in entries], 1e-5))
 

@@ -198,7 +198,7 @@ def test_when_nodes_stay_away_the_run_stops_with_a_clear_message_and_goes_on_lat
     setting.grid.offline = {0, 1}
     with pytest.raises(RoundFailed, match="2 of 4 clients are online; at least 3 are needed"):
         setting.serve()
-    assert not Ledger.read(setting.out / "ledger.jsonl").entries if (setting.out / "ledger.jsonl").exists() else True
+    assert not (setting.out / "ledger.jsonl").exists()  # its first line comes with the first attempt
     setting.grid.offline = set()
     setting.serve()
     assert metrics(setting)[0]["survivors"] == 4
@@ -320,7 +320,7 @@ def test_limits_of_contributions_hold_across_restarts_of_a_node(tmp_path: Path) 
         ("settings", "has agreed to other settings"),
         ("identity", "its signature is not that of client 1"),
         ("replay", "replays its secrets"),
-        ("number", "is not admitted"),
+        ("number", "client is 77; data.clients = 4 allows smaller ones"),
     ],
 )
 def test_nodes_that_do_not_belong_are_not_admitted(
@@ -354,7 +354,7 @@ def test_nodes_that_do_not_belong_are_not_admitted(
     with caplog.at_level(logging.WARNING):
         setting.serve()
     assert metrics(setting)[0]["survivors"] == 3
-    assert change == "number" or reason in caplog.text
+    assert reason in caplog.text
 
 
 def test_a_run_with_replayed_secrets_claims_nothing(tmp_path: Path) -> None:

@@ -79,6 +79,15 @@ def test_update_by_hand() -> None:
     assert tenth.update(1.0, 0.0, 100) == pytest.approx(math.exp(-0.4))
 
 
+@pytest.mark.parametrize(
+    ("clip_norm", "contributors", "said"),
+    [(0.0, 70, "clip_norm"), (math.nan, 70, "clip_norm"), (1.0, 0, "contributors")],
+)
+def test_no_update_from_nothing(clip_norm: float, contributors: float, said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        ADAPTIVE.update(clip_norm, 0.0, contributors)
+
+
 @pytest.mark.parametrize("start", [0.05, 5.0])
 def test_finds_the_median_norm(start: float) -> None:
     """Through bound, noise and sum: 70 of 100 members contribute, with log-normal norms around 0.47.
@@ -115,6 +124,14 @@ def test_finds_the_median_norm(start: float) -> None:
 def test_bad_settings_are_refused(changes: dict[str, float], said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         replace(ADAPTIVE, **changes)
+
+
+def test_the_smallest_vote_is_one_step() -> None:
+    ten = AdaptiveClip(count_std=10.0)
+    assert ten.vote(20.0, 1.0) == 1  # ⌊1.00125 · 20 / (2 · 10)⌋
+    with pytest.raises(InvalidInput, match="lost in rounding"):
+        ten.vote(19.9, 1.0)
+    assert ten.vote(19.9, 0.0) == 1  # without noise nothing is lost
 
 
 def test_votes_must_be_affordable_and_visible() -> None:

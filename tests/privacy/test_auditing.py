@@ -24,6 +24,10 @@ def test_nothing_bounds_a_rate_that_was_always_hit() -> None:
     assert rate_upper_bound(7, 7, 0.025) == 1.0
     with pytest.raises(InvalidInput, match="8 of 7"):
         rate_upper_bound(8, 7, 0.025)
+    with pytest.raises(InvalidInput, match="-1 of 7"):
+        rate_upper_bound(-1, 7, 0.025)
+    with pytest.raises(InvalidInput, match="trials is 0"):
+        rate_upper_bound(0, 0, 0.025)
 
 
 def test_two_worlds_by_hand() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -81,9 +82,31 @@ def test_one_writer(path: Path) -> None:
         ClientLedger(path)
 
 
-@pytest.mark.parametrize("wrong", [{"noise_multiplier": 0.0}, {"noise_multiplier": 1.0, "coin": 0.0}])
-def test_impossible_numbers_are_refused(wrong: dict[str, float]) -> None:
+def test_many_readers_who_cannot_join(path: Path) -> None:
+    with ClientLedger(path) as ledger:
+        ledger.join("first", 1, 0, noise_multiplier=1.5)
+        reader = ClientLedger.read(path)
+        assert reader.entries == ledger.entries
+        with pytest.raises(LedgerError, match="opened for reading alone"):
+            reader.join("first", 2, 0, noise_multiplier=1.5)
+        ledger.join("first", 2, 0, noise_multiplier=1.5)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"round_number": 0}, "round is 0"),
+        ({"attempt": -1}, "attempt is -1"),
+        ({"noise_multiplier": 0.0}, "noise multiplier is 0"),
+        ({"coin": 0.0}, "coin is 0"),
+        ({"coin": 1.1}, "coin is 1"),
+    ],
+)
+def test_impossible_numbers_are_refused(wrong: dict[str, float], named: str) -> None:
     ledger = ClientLedger(None)
-    with pytest.raises(InvalidInput):
-        ledger.join("first", 1, 0, **wrong)  # type: ignore[arg-type]
+    first: dict[str, Any] = {"run": "first", "round_number": 1, "attempt": 0, "noise_multiplier": 1.0, "coin": 1.0}
+    with pytest.raises(InvalidInput, match=named):
+        ledger.join(**(first | wrong))
     assert ledger.entries == ()
+    ledger.join(**first)
+    assert len(ledger.entries) == 1

@@ -142,11 +142,31 @@ def test_a_refused_file_is_not_kept_locked(path: Path) -> None:
     Ledger(path, run="first").close()
 
 
+def test_a_place_that_cannot_be_read_is_not_kept_locked(path: Path) -> None:
+    path.mkdir()
+    with pytest.raises(LedgerError, match=r"cannot be opened \(Is a directory\)"):
+        Ledger(path, run="first")
+    path.rmdir()
+    Ledger(path, run="first").close()
+
+
 def test_missing_places_are_named(path: Path) -> None:
     with pytest.raises(LedgerError, match=r"ledger\.jsonl cannot be opened \(No such file"):
         Ledger.read(path)
     with pytest.raises(LedgerError, match="cannot be opened"):
         Ledger(path / "deeper" / "ledger.jsonl", run="first")
+
+
+def test_each_run_has_its_own_events_and_the_population_all(path: Path) -> None:
+    write(path, "first", rounds=2)
+    with Ledger(path, run="second") as ledger:
+        ledger.intend(1, 0, PAPER)
+        ledger.intend(2, 0, EVENT)
+        ledger.abort(2, 0)
+        assert ledger.events_of("first") == (EVENT, EVENT)
+        assert ledger.events_of("second") == (PAPER,)
+        assert ledger.events_of("third") == ()
+        assert ledger.events == (EVENT, EVENT, PAPER)
 
 
 def test_runs_over_the_same_clients_compose(path: Path) -> None:

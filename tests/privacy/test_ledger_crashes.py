@@ -65,6 +65,21 @@ def test_after_a_failed_write_nothing_more_is_written(path: Path, monkeypatch: p
             ledger.intend(1, 1, EVENT)
 
 
+def test_an_interrupted_write_stays_an_interruption(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(handle: int) -> None:
+        raise KeyboardInterrupt
+
+    with Ledger(path, run="first") as ledger:
+        ledger.intend(1, 0, EVENT)
+        monkeypatch.setattr(os, "fsync", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            ledger.abort(1, 0)
+        monkeypatch.undo()
+        assert ledger.events == (EVENT,)
+        with pytest.raises(LedgerError, match="closed"):
+            ledger.intend(1, 1, EVENT)
+
+
 def play_three_rounds(path: Path, killed: str = "") -> None:
     """Rounds of one run, from where it stopped; the process kills itself at a moment of round 3."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -60,8 +61,9 @@ def test_changed_files_are_refused_and_left_alone(path: Path, damage: Callable[[
     broken = "".join(line + "\n" for line in damage(lines))
     assert broken != path.read_text()
     path.write_text(broken)
+    told = "no file of the format" if broken.startswith("garbage") else "restore the file from a copy"
     for opened in (Ledger.read, lambda p: Ledger(p, run="first")):
-        with pytest.raises(LedgerError, match=r"ledger\.jsonl.*(restore the file from a copy|no file of the format)"):
+        with pytest.raises(LedgerError, match=rf"ledger\.jsonl.*{told}"):
             opened(path)
     assert path.read_text() == broken
 
@@ -94,6 +96,7 @@ def test_heads_place_a_checkpoint_in_the_chain(path: Path) -> None:
             heads.append(ledger.head)
     reader = Ledger.read(path)
     assert [reader.position(head) for head in heads] == [0, 1, 2]
+    assert all(reader.knows(head) for head in heads)
     stranger = Ledger(None, run="first")
     stranger.intend(1, 0, PAPER)
     assert reader.position(stranger.head) is None
@@ -103,6 +106,12 @@ def test_heads_place_a_checkpoint_in_the_chain(path: Path) -> None:
 def sealed(record: dict[str, object]) -> str:
     """A first line that is whole, whatever it says."""
     return _seal(Ledger.FORMAT, record)[0] + "\n"
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+def test_what_is_no_json_is_not_sealed(number: float) -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        _seal(Ledger.FORMAT, {"noise_multiplier": number})
 
 
 INTENT = {"state": "INTENT", "run": "first", "round": 1, "attempt": 0, "event": EVENT.to_json()}

@@ -55,6 +55,15 @@ def test_rosters_of_the_paper_have_160_members(population: int, cohort: int) -> 
     assert make_sampling(None, population=population, cohort=cohort).roster_size == 160
 
 
+@pytest.mark.parametrize(
+    ("population", "probability", "roster"),
+    [(100, 0.5, 80), (1000, 0.9, 957), (1000, 1.0, 1000), (10, 0.5, 10), (1, 1.0, 1)],
+)
+def test_rosters_have_room_for_six_deviations(population: int, probability: float, roster: int) -> None:
+    """By hand: 50 + 6·5; 900 + 6·9.487, rounded up; never more than there are."""
+    assert PoissonSampling(population=population, probability=probability).roster_size == roster
+
+
 def test_too_many_candidates_are_cut_to_a_uniform_subset(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chi-square, false alarm 1e-6."""
     monkeypatch.setattr(PoissonSampling, "roster_size", 10)
@@ -151,3 +160,29 @@ def test_modes(options: dict[str, object], mode: str, probability: float, coin: 
 def test_contradictions_are_refused(options: dict[str, object], named: str) -> None:
     with pytest.raises(InvalidInput, match=named):
         make_sampling(population=30, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"population": 0, "probability": 0.1}, "number of clients"),
+        ({"population": 9, "probability": 0.0}, "sampling probability"),
+        ({"population": 9, "probability": 1.1}, "sampling probability"),
+        ({"population": 9, "probability": float("nan")}, "sampling probability"),
+        ({"population": 9, "probability": 0.1, "coin": 0.0}, "coin"),
+        ({"population": 9, "probability": 0.1, "coin": 1.1}, "coin"),
+    ],
+)
+def test_impossible_chances_are_refused(options: dict[str, float], named: str) -> None:
+    with pytest.raises(InvalidInput, match=named):
+        PoissonSampling(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("size", [0, 10])
+def test_impossible_cohorts_are_refused(size: int) -> None:
+    with pytest.raises(InvalidInput, match="cohort is"):
+        FixedSizeSampling(population=9, size=size)
+
+
+def test_one_client_alone_is_everybody() -> None:
+    assert make_sampling(None, population=1, cohort=1).mode == "all"

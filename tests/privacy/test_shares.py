@@ -30,6 +30,10 @@ def test_examples(roster: int, dropouts: float, colluders: float, expected: tupl
     assert noise_shares(roster, dropouts=dropouts, colluders=colluders) == expected
 
 
+def test_a_tenth_leaves_and_a_tenth_tells_unless_said_otherwise() -> None:
+    assert noise_shares(160) == (144, 128)
+
+
 @given(st.integers(1, 10_000), st.floats(0, 0.33), st.floats(0, 0.5))
 def test_never_more_is_asked_than_there_is_nor_less_than_promised(
     roster: int, dropouts: float, colluders: float
@@ -49,6 +53,7 @@ def test_never_more_is_asked_than_there_is_nor_less_than_promised(
         (1, 0.1, 0.1, "no honest share"),
         (100, 0.3, 0.8, "no honest share"),
         (100, 0.34, 0.1, "below 1/3"),
+        (100, 1 / 3, 0.1, "below 1/3"),
         (100, -0.1, 0.1, "dropouts"),
         (100, 0.1, 1.1, "colluders"),
         (100, math.nan, 0.1, "dropouts"),
@@ -63,3 +68,12 @@ def test_impossible_shares_are_refused(roster: int, dropouts: float, colluders: 
 @pytest.mark.parametrize(("share", "expected"), [(1.0, 1.5400), (0.9, 1.4610), (0.8, 1.3774), (0.5, 1.0889)])
 def test_noise_that_is_left(share: float, expected: float) -> None:
     assert effective_noise(1.54, share) == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("noise_multiplier", "share", "named"),
+    [(0.0, 0.9, "noise multiplier"), (-1.0, 0.9, "noise multiplier"), (1.0, 0.0, "share"), (1.0, 1.1, "share")],
+)
+def test_no_noise_is_left_of_nonsense(noise_multiplier: float, share: float, named: str) -> None:
+    with pytest.raises(InvalidInput, match=named):
+        effective_noise(noise_multiplier, share)

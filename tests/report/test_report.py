@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -75,9 +76,10 @@ def test_cost_is_the_papers_formula(runs: list[Path]) -> None:
     assert cost_megabits(run) == pytest.approx(measurements * 32 * 3 * 5 / 400 / 1e6)
 
 
-def test_repeated_presets_get_their_directorys_name(runs: list[Path]) -> None:
-    labels = [run.label for run in load_runs([runs[0], runs[0]])]
-    assert labels == ["demo/fl-std (open)"] * 2
+def test_repeated_presets_get_their_directorys_name(runs: list[Path], tmp_path: Path) -> None:
+    shutil.copytree(runs[0], tmp_path / "again")
+    labels = [run.label for run in load_runs([runs[0], tmp_path / "again", runs[1]])]
+    assert labels == ["demo/fl-std (open)", "demo/fl-std (again)", "demo/fl-cs-dp"]
 
 
 def test_unfinished_and_foreign_directories(tmp_path: Path) -> None:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 
 import numpy as np
+import pytest
 
-from lowkey.secagg.keys import agreement_key, pair_key, public_key, self_key
+from lowkey.errors import InvalidInput
+from lowkey.rng import ReplaySecrets
+from lowkey.secagg import Advert, Identity
+from lowkey.secagg.keys import agreement_key, is_signed_by, pair_key, public_key, random_bytes, self_key
 from lowkey.secagg.masks import apply_masks, keep_bits
+from lowkey.secagg.messages import adverts_digest, seed_digest, sign_advert, sign_view, view_digest
 from lowkey.types import Words
 from tests.secagg.cohort import make_session
 
@@ -63,6 +69,53 @@ def test_adding_and_subtracting_a_mask_is_nothing() -> None:
     vector = np.arange(100_000, dtype=np.uint32)
     apply_masks(vector, add=[A, B], subtract=[B, A])
     np.testing.assert_array_equal(vector, np.arange(100_000))
+
+
+def test_bytes_under_the_digests() -> None:
+    """Each built by hand: what members sign must not depend on who writes it."""
+    advert = Advert(
+        sender=2, sealing_key=b"s" * 32, mask_key=b"m" * 32, seed_digest=b"d" * 32, signature=b"g" * 64
+    )  # fmt: skip
+    one = b"\0\0\0\2" + b"s" * 32 + b"m" * 32 + b"d" * 32 + b"g" * 64
+    three = b"\0\0\0\3" + one[4:]
+    assert adverts_digest([advert, replace(advert, sender=3)]) == hashlib.sha256(one + three).digest()
+    told = b"a" * 32 + bytes.fromhex("00000003 00000001 00000002 00000003 00000002 00000001 00000003")
+    assert view_digest(b"a" * 32, (1, 2, 3), (1, 3)) == hashlib.sha256(told).digest()
+    assert seed_digest(A) == hashlib.sha256(b"seed|" + A).digest()
+
+
+def test_texts_under_the_signatures() -> None:
+    identity = Identity(client=2, signing_key=A)
+    who = SESSION.digest + b"\0\0\0\2"
+    advert = sign_advert(SESSION, identity, b"s" * 32, b"m" * 32, b"d" * 32)
+    fields = hashlib.sha256(b"s" * 32 + b"m" * 32 + b"d" * 32).digest()
+    assert advert.signature == identity.sign(b"lowkey/secagg/v1|advert|" + who + fields)
+    view = sign_view(SESSION, identity, b"v" * 32)
+    assert view.signature == identity.sign(b"lowkey/secagg/v1|confirm|" + who + hashlib.sha256(b"v" * 32).digest())
+    assert is_signed_by(identity.verify_key, b"text", identity.sign(b"text"))
+    assert not is_signed_by(identity.verify_key, b"other", identity.sign(b"text"))
+
+
+@pytest.mark.parametrize(
+    ("name", "size"), [("sealing_key", 32), ("mask_key", 32), ("seed_digest", 32), ("signature", 64)]
+)
+@pytest.mark.parametrize("more", [-1, 1])
+def test_fields_of_an_advert_have_fixed_sizes(name: str, size: int, more: int) -> None:
+    """Otherwise bytes could move from one field to the next, under the same signature."""
+    advert = sign_advert(SESSION, Identity(client=2, signing_key=A), b"s" * 32, b"m" * 32, b"d" * 32)
+    with pytest.raises(InvalidInput, match="must have 32, 32, 32 and 64"):
+        replace(advert, **{name: bytes(size + more)})
+
+
+def test_verify_keys_of_another_size_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="verify key has 31 bytes"):
+        is_signed_by(bytes(31), b"text", bytes(64))
+
+
+def test_random_bytes_are_those_of_the_source() -> None:
+    whole = ReplaySecrets(0).source("bytes").bits(9).tobytes()
+    for count in range(len(whole) + 1):
+        assert random_bytes(ReplaySecrets(0).source("bytes"), count) == whole[:count]
 
 
 def test_digest_of_a_session_is_stable() -> None:

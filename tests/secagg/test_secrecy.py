@@ -23,12 +23,16 @@ class SameKeys(Cohort):
         return ReplaySecrets(0).source(client, stage)
 
 
-def masked_zeros(session: secagg.Session, kind: type[Cohort] = Cohort) -> Words:
+def hide(session: secagg.Session, vector: Words, kind: type[Cohort] = Cohort) -> Words:
     cohort = kind(session)
     cohort.advertise()
     cohort.share()
     u = session.roster[3]
-    return secagg.mask(cohort.states[u], cohort.deliveries[u], np.zeros(session.length, np.uint32))[1]
+    return secagg.mask(cohort.states[u], cohort.deliveries[u], vector)[1]
+
+
+def masked_zeros(session: secagg.Session, kind: type[Cohort] = Cohort) -> Words:
+    return hide(session, np.zeros(session.length, np.uint32), kind)
 
 
 def test_masks_differ_between_rounds_and_attempts_even_with_the_same_keys() -> None:
@@ -52,16 +56,14 @@ def test_a_masked_vector_is_uniform(low_bits: bool) -> None:
     assert chi2.ppf(5e-7, 1023) < statistic < chi2.ppf(1 - 5e-7, 1023)
 
 
-def test_a_masked_vector_says_nothing_of_its_size_or_content() -> None:
-    sizes = set()
-    for content in (0, 2**20 - 1):
-        cohort = Cohort(SESSION)
-        cohort.advertise()
-        cohort.share()
-        u = SESSION.roster[0]
-        _, masked = secagg.mask(cohort.states[u], cohort.deliveries[u], np.full(50, content, np.uint32))
-        sizes.add(len(secagg.pack(masked, 20)))
-    assert sizes == {125}
+@pytest.mark.parametrize("content", [1, 2**20 - 1, "mixed"])
+def test_a_masked_vector_says_nothing_of_its_size_or_content(content: int | str) -> None:
+    """Whatever is hidden, the same mask is added to it, and the tests above say that this mask is fresh and uniform."""
+    mixed = make_vectors(SESSION)[SESSION.roster[3]]
+    vector = mixed if content == "mixed" else np.full(SESSION.length, content, np.uint32)
+    hidden_zeros, hidden = masked_zeros(SESSION), hide(SESSION, vector)
+    np.testing.assert_array_equal((hidden - hidden_zeros) % 2**20, vector)
+    assert len(secagg.pack(hidden, 20)) == len(secagg.pack(hidden_zeros, 20)) == 125
 
 
 def secrets_of(state: ClientState) -> list[bytes]:
@@ -100,12 +102,15 @@ def test_nothing_secret_is_printed() -> None:
     u = SESSION.roster[1]
     printed = [repr(cohort.identities[u])]
     secrets = [cohort.identities[u].signing_key]
-    for step in (cohort.advertise, cohort.share, lambda: cohort.mask(vectors), cohort.confirm):
+    for step in (cohort.advertise, cohort.share, lambda: cohort.mask(vectors, SESSION.roster[3:4]), cohort.confirm):
         step()
         secrets += secrets_of(cohort.states[u])
         printed += [repr(cohort.states[u]), str(cohort.states[u])]
-    printed.append(repr(cohort.deliveries[u]))
-    printed.append(repr(cohort.reveal()[u]))
+    revealed, sealed = cohort.reveal()[u], cohort.deliveries[u].sealed
+    assert revealed.seed_shares
+    assert revealed.mask_shares
+    printed += [repr(cohort.deliveries[u]), repr(revealed), repr(secagg.SealedShares(sealed=sealed))]
+    secrets += sealed.values()  # whoever learns a key later could open them
     for wrong in (bytes(94), b""):
         fresh = Cohort(SESSION)
         fresh.advertise()
@@ -130,8 +135,13 @@ def test_adverts_are_fresh_in_every_attempt() -> None:
 
 @pytest.mark.parametrize(
     "vector",
-    [np.zeros(49, np.uint32), np.zeros((50, 1), np.uint32), np.zeros(50, np.int64), np.full(50, 2**20, np.uint32)],
-    ids=["short", "matrix", "signed", "too many bits"],
+    [
+        np.zeros(49, np.uint32),
+        np.zeros((50, 1), np.uint32),
+        np.zeros(50, np.int64),
+        np.array([*range(49), 2**20], np.uint32),
+    ],
+    ids=["short", "matrix", "signed", "too many bits in one number"],
 )
 def test_vectors_that_do_not_fit_are_refused(vector: Words) -> None:
     cohort = Cohort(SESSION)

@@ -96,5 +96,6 @@ def test_shares_of_the_wrong_size_and_from_strangers_are_ignored() -> None:
     truth = cohort.sum(vectors, {2: SESSION.roster[:1]})
     liar = SESSION.roster[1]
     spoilt = replace(cohort.revealed[liar], seed_shares=dict.fromkeys(cohort.revealed[liar].seed_shares, b"short"))
-    replies = {**cohort.revealed, liar: spoilt, SESSION.roster[0]: spoilt, 1: spoilt}
+    dead = replace(spoilt, seed_shares=dict.fromkeys(SESSION.roster[1:], bytes(33)))  # as long as true ones
+    replies = {**cohort.revealed, liar: spoilt, SESSION.roster[0]: dead, 1: spoilt}
     assert secagg.unmask(cohort.tally, replies).tolist() == truth == plain_sum(SESSION, vectors, SESSION.roster[1:])

@@ -90,6 +90,27 @@ def test_what_is_unsafe_cannot_be_built(change: dict[str, object], message: str)
         replace(session, **change)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"bits": 8},
+        {"bits": 32},
+        {"length": 1},
+        {"round": 0, "attempt": 0},
+        {"round": 2**32 - 1, "attempt": 2**32 - 1},
+        {"roster": (*range(9), 2**32 - 1)},
+        {"survivors": 7, "shares_needed": 5},
+        {"shares_needed": 5},
+        {"shares_needed": 7},
+        {"survivors": 10, "neighbours": 2, "shares_needed": 2},
+    ],
+    ids=str,
+)
+def test_what_is_just_safe_can_be_built(change: dict[str, object]) -> None:
+    session = replace(make_session(10, 8), **change)  # type: ignore[arg-type]
+    assert {name: getattr(session, name) for name in change} == change
+
+
 def test_every_field_is_in_the_digest() -> None:
     session = make_session(10, 8, shares_needed=6)
     changes: list[dict[str, object]] = [

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import sys
+
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +18,32 @@ SOURCE = ReplaySecrets(0).source("shares")
 def test_the_field_is_prime() -> None:
     assert PRIME == 2**256 + 297
     assert all(pow(base, PRIME - 1, PRIME) == 1 for base in (2, 3, 5, 7, 11))  # Fermat, five bases
+
+
+class Words:
+    """A source that counts up from 1, and how many words it gave."""
+
+    given = 0
+
+    def bits(self, count: int) -> np.ndarray:
+        self.given += count
+        return np.arange(1 + self.given - count, 1 + self.given, dtype=np.uint64)
+
+
+def test_coefficients_are_384_random_bits_each() -> None:
+    """By hand: the share at x is a x² + b x + secret modulo the prime; six words of eight bytes make a, six make b."""
+    source = Words()
+    shares = split(SECRET, (1, 2), 3, source)
+    a, b = (
+        int.from_bytes(b"".join(word.to_bytes(8, sys.byteorder) for word in words), "big")
+        for words in (range(1, 7), range(7, 13))
+    )
+    secret = int.from_bytes(SECRET, "big")
+    assert source.given == 12
+    assert a > 2**310  # so that reducing it means something
+    assert [int.from_bytes(share, "big") for share in shares.values()] == [
+        (a + b + secret) % PRIME, (4 * a + 2 * b + secret) % PRIME,
+    ]  # fmt: skip
 
 
 def test_shares_lie_on_a_line_when_two_are_needed() -> None:
