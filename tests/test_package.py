@@ -32,6 +32,7 @@ HOMES = {
     "flwr": {"flower"},
     "matplotlib": {"report"},
     "typer": {"cli"},
+    "click": set(),  # typer has a copy of its own in some releases, so that its classes are not these
     "rich": {"cli"},
     "tensorboard": {"experiments"},
     "polars": {"data"},
