@@ -14,7 +14,7 @@ import pytest
 import lowkey
 
 ROOT = Path(lowkey.__file__).parent
-LEAVES = {"errors", "types", "protocols", "rng", "timing", "checks", "durable", "rounding"}
+LEAVES = {"errors", "types", "protocols", "rng", "timing", "checks", "durable", "rounding", "extras"}
 MAY_IMPORT: dict[str, set[str]] = {
     "codec": LEAVES,
     "privacy": LEAVES,

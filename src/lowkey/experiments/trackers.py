@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from lowkey.errors import ConfigError
+from lowkey.extras import how_to_install
 from lowkey.federation import RoundRecord
 from lowkey.protocols import Observer
 
@@ -26,7 +27,7 @@ def open_tracker(name: str | None, directory: Path) -> Iterator[list[Observer]]:
         from tensorboard.compat.proto.summary_pb2 import Summary
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
     except ModuleNotFoundError as error:
-        raise ConfigError(f"{error.name} is missing; install it with: pip install 'lowkey[trackers]'") from None
+        raise ConfigError(how_to_install(error) or str(error)) from None
 
     writers: list[EventFileWriter] = []  # opened with the first round, when the run directory exists
 

@@ -1,6 +1,7 @@
 """In-hospital mortality: public admissions and a synthetic stand-in, as sparse features divided among hospitals.
 
-Needs polars and scikit-learn (``pip install 'lowkey[hospital]'``), which no other part of Lowkey does.
+Needs polars and scikit-learn, which no other part of Lowkey does (from a clone:
+``pip install -c constraints.txt '.[hospital]'``).
 """
 
 from lowkey.data.hospital.admissions import Admissions
