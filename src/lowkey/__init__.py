@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lowkey.privacy import Event, affordable_rounds, calibrate_noise, epsilon, make_sampling
     from lowkey.simulation import Simulation, simulate
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"  # the only place; pyproject.toml reads it here
 
 _HOME = {
     "LowkeyError": "errors",
