@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from lowkey.codec.solvers.certificate import certify
 from lowkey.codec.solvers.problem import Problem, Solution
 from lowkey.errors import InvalidInput
+from lowkey.extras import how_to_install
 
 _CHECK_EVERY = 10
 
@@ -27,9 +28,7 @@ def by_owlqn(problem: Problem, *, tolerance: float, max_iterations: int) -> Solu
     try:
         import lbfgs
     except ModuleNotFoundError as error:
-        raise InvalidInput(
-            "decoder.solver = 'owlqn' needs PyLBFGS; install it with: pip install 'lowkey[owlqn]'"
-        ) from error
+        raise InvalidInput(how_to_install(error) or str(error)) from error
     s = np.zeros((len(problem.y), problem.length), problem.y.dtype)
     most = 0
     for row, y in enumerate(problem.y):

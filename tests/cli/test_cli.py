@@ -221,7 +221,7 @@ def test_default_directory_follows_preset_and_seed(tmp_path: Path) -> None:
         (["run", "demo/fl-std", "--resume", "--out", "nothing"], "nothing to resume"),
         (["run", "demo/fl-std", "--track", "abacus"], "no tracker"),
         (["report", "nothing"], "not a run directory"),
-        (["run", "demo/fl-std", "--rounds", "many"], "many"),
+        (["run", "demo/fl-std", "--rounds", "many"], "--rounds"),
     ],
 )
 def test_errors_are_one_line_and_leave_nothing(tmp_path: Path, arguments: list[str], named: str) -> None:

@@ -62,5 +62,5 @@ def test_a_missing_library_is_named_with_its_extra(library: str, extra: str, tmp
     program = WITHOUT.format(library=library, command=command)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 2
-    assert f"pip install 'lowkey[{extra}]'" in done.stderr
+    assert f"pip install -c constraints.txt '.[{extra}]'" in done.stderr
     assert not (tmp_path / "run").exists()

@@ -23,7 +23,9 @@ from tests.flower.loopback import PRIVATE
 
 
 def test_the_same_app_under_flowers_simulation_engine(tmp_path: Path) -> None:
-    pytest.importorskip("ray", reason="the simulation engine needs Ray: pip install 'flwr[simulation]'")
+    pytest.importorskip(
+        "ray", reason="the simulation engine needs Ray: pip install -c constraints.txt 'flwr[simulation]'"
+    )
     preset, changes = PRIVATE
     config = load_config(preset, [*changes, "schedule.rounds=1", "runtime.workers=0"], nodes=4)
     prepare(tmp_path / "home", config)

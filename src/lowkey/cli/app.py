@@ -6,7 +6,6 @@ import signal
 import sys
 from typing import Annotated
 
-import click
 import typer
 
 import lowkey
@@ -52,13 +51,9 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a service that is stopped cleans up as after Ctrl-C
     try:
         with extra_needed():
-            code = app(standalone_mode=False)
+            app()  # typer itself says what is wrong with the arguments, by classes that differ between its releases
     except LowkeyError as error:
         typer.echo(f"lowkey: {error}", err=True)
-        code = 2
-    except click.ClickException as error:
-        error.show()
-        code = error.exit_code
-    except (KeyboardInterrupt, click.Abort):
-        code = 130
-    sys.exit(code or 0)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from lowkey.errors import LowkeyError
+from lowkey.extras import how_to_install
 
 JsonOption = Annotated[bool, typer.Option("--json", help="End standard output with one line of JSON, for scripts.")]
 SetOption = Annotated[
@@ -19,25 +20,16 @@ SetOption = Annotated[
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 
 
-_EXTRAS = {
-    "torch": ("simulation needs PyTorch", "torch"),
-    "flwr": ("deployment needs Flower", "flower"),
-    "polars": ("hospital data needs polars and scikit-learn", "hospital"),
-    "sklearn": ("hospital data needs polars and scikit-learn", "hospital"),
-}
-
-
 @contextmanager
 def extra_needed() -> Iterator[None]:
     """Says how to get an optional library where one is missing."""
     try:
         yield
     except ModuleNotFoundError as error:
-        library = (error.name or "").split(".")[0]
-        if library not in _EXTRAS:
+        advice = how_to_install(error)
+        if advice is None:
             raise
-        reason, extra = _EXTRAS[library]
-        raise LowkeyError(f"{reason}; install it with: pip install 'lowkey[{extra}]'") from None
+        raise LowkeyError(advice) from None
 
 
 def emit(value: Any) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from lowkey.errors import ConfigError
+from lowkey.extras import how_to_install
 from lowkey.protocols import Metrics, Observer
 from lowkey.registry import Registry
 
@@ -23,7 +24,7 @@ def tensorboard(directory: Path) -> Iterator[Observer]:
         from tensorboard.compat.proto.summary_pb2 import Summary
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
     except ModuleNotFoundError as error:
-        raise ConfigError(f"{error.name} is missing; install it with: pip install 'lowkey[trackers]'") from None
+        raise ConfigError(how_to_install(error) or str(error)) from None
 
     writers: list[EventFileWriter] = []  # opened with the first round, when the run directory exists
 
