@@ -10,7 +10,7 @@ import pytest
 
 from lowkey.deployment.apps import app_hash, new_app, preset_app
 from lowkey.errors import ConfigError
-from lowkey.flower.node import load_config
+from lowkey.flower.node import read_app_config
 from tests.conftest import tiny_config
 
 
@@ -21,7 +21,7 @@ def test_a_new_app_is_complete_and_its_settings_are_sound(tmp_path: Path) -> Non
     assert {file.name for file in package.iterdir()} == names
     for file in package.glob("*.py"):
         compile(file.read_text(), str(file), "exec")
-    config = load_config(package / "lowkey.toml")
+    config = read_app_config(package / "lowkey.toml")
     assert config.name == "three-hospitals"
     assert config.privacy is not None
     assert config.privacy.aggregation == "masked"
@@ -30,7 +30,7 @@ def test_a_new_app_is_complete_and_its_settings_are_sound(tmp_path: Path) -> Non
 def test_an_app_of_a_preset_carries_its_settings(tmp_path: Path) -> None:
     config = tiny_config("demo/fl-cs", "schedule.rounds=7")
     preset_app(tmp_path / "app", config)
-    assert load_config(tmp_path / "app/preset/lowkey.toml").federation == config.federation
+    assert read_app_config(tmp_path / "app/preset/lowkey.toml").federation == config.federation
     assert not (tmp_path / "app/preset/task.py").exists()
 
 

@@ -11,11 +11,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from lowkey.deployment.enrolment import (
     Enrolled,
     OwnKeys,
-    directory_of,
     fingerprint,
     new_identity,
     read_enrolment,
     read_identity,
+    verify_keys_of,
     write_enrolment,
     write_secret,
 )
@@ -93,7 +93,7 @@ def test_a_list_comes_back_sorted(tmp_path: Path) -> None:
     clients = [Enrolled(client=n, name=f"node {n}", key=bytes([n]) * 32) for n in (2, 0, 1)]
     write_enrolment(tmp_path / "list.toml", clients)
     assert read_enrolment(tmp_path / "list.toml") == sorted(clients, key=lambda c: c.client)
-    assert directory_of(clients) == {n: bytes([n]) * 32 for n in range(3)}
+    assert verify_keys_of(clients) == {n: bytes([n]) * 32 for n in range(3)}
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_a_node_whose_key_is_not_the_enrolled_one_does_not_start(tmp_path: Path)
     new_identity(tmp_path / "a", 0, "")
     other = new_identity(tmp_path / "b", 0, "")
     mine = read_identity(tmp_path / "a", 0)
-    for directory in ({}, directory_of([other]), {1: mine.verify_key}):
+    for directory in ({}, verify_keys_of([other]), {1: mine.verify_key}):
         with pytest.raises(ConfigError, match="another key for client 0"):
             OwnKeys(mine, directory)
     keys = OwnKeys(mine, {0: mine.verify_key})

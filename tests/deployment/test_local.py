@@ -12,9 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lowkey.cli.run import load_config
 from lowkey.deployment.running import run_locally
-from lowkey.experiments import RunDirectory
+from lowkey.experiments import RunDirectory, load_config
 from lowkey.experiments.checkpoints import unpack
 from lowkey.flower.node import REPLAY_VARIABLE
 from lowkey.rng import ReplaySecrets
@@ -54,9 +53,9 @@ def test_real_nodes_learn_the_same_model_as_a_simulation(tmp_path: Path, scheme:
     )
     np.testing.assert_array_equal(deployed.weights, simulated.weights)
     assert result["stopped"] == "rounds"
-    run = RunDirectory.open(tmp_path / "run")
-    assert run.state() == "finished"
-    assert run.metrics()[0]["survivors"] == 3
+    finished = RunDirectory.open(tmp_path / "run")
+    assert finished.state() == "finished"
+    assert finished.metrics()[0]["survivors"] == 3
     assert none_left(str(tmp_path))
 
 

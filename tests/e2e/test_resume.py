@@ -232,9 +232,7 @@ def test_replayed_secrets_mark_the_run(tmp_path: Path) -> None:
     assert RunDirectory.open(tmp_path / "one").metrics()[-1]["epsilon_pld"] is None
     run(tiny_config(CS_DP, NOISE), tmp_path / "two")
     assert RunDirectory.open(tmp_path / "two").claims_privacy is True
-    run(
-        tiny_config(CS_DP, NOISE, "schedule.rounds=4"), tmp_path / "two", resume=True, secrets=ReplaySecrets(0)
-    )
+    run(tiny_config(CS_DP, NOISE, "schedule.rounds=4"), tmp_path / "two", resume=True, secrets=ReplaySecrets(0))
     assert RunDirectory.open(tmp_path / "two").claims_privacy is False
 
 
@@ -270,9 +268,7 @@ def test_runs_on_one_population_share_a_ledger_and_a_budget(tmp_path: Path) -> N
 
 
 def test_limits_of_clients_outlive_the_process(tmp_path: Path) -> None:
-    config = tiny_config(
-        CS_DP, NOISE, "federation.cohort=400", "privacy.max_contributions=2", "privacy.epsilon=90"
-    )
+    config = tiny_config(CS_DP, NOISE, "federation.cohort=400", "privacy.max_contributions=2", "privacy.epsilon=90")
     run(config, tmp_path / "run")
     counts = json.loads((tmp_path / "run" / "clients.json").read_text())
     assert set(counts.values()) == {3}  # asked in each of three rounds, though the last found zeros

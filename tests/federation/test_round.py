@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from lowkey.errors import BudgetExhausted, ClientFailed, InvalidInput, RoundFailed
+from lowkey.codec import CODECS, AdjointDecoder, LassoDecoder, LayeredDecoder
+from lowkey.errors import BudgetExhausted, CannotContribute, ClientFailed, InvalidInput, RoundFailed
 from lowkey.federation import (
     SCHEMES,
     Client,
@@ -19,14 +21,17 @@ from lowkey.federation import (
     Request,
     RunState,
     Schedule,
+    Scheme,
     drive,
     initial_state,
-    make_scheme,
     round_flow,
+    scheme,
+    usual_parts,
 )
-from lowkey.privacy import ClientMechanism, Cohort, Ledger, PoissonSampling
+from lowkey.privacy import ClientPrivacy, Cohort, Ledger, PoissonSampling
 from lowkey.protocols import LocalUpdate
 from lowkey.rng import OSSecrets, ReplaySecrets
+from lowkey.server import Adam, ErrorFeedback, Momentum, TailAverage
 from lowkey.simulation import InProcess
 from lowkey.timing import StageClock
 
@@ -50,17 +55,35 @@ class Pull:
         return LocalUpdate(np.float32(0.5) * (target - weights), 1 + client % 7)
 
 
-def scheme_for(name: str, **changes: object):  # type: ignore[no-untyped-def]
-    options: dict[str, object] = {"num_clients": N, "cohort": 10, "chunks": 3}
-    if not name.startswith("fl-std"):
-        options["ratio"] = 0.3
-    if name.endswith("-dp"):
-        options |= {"clip_norm": 1.0, "noise_multiplier": 1.0, "dropouts": 0.0, "colluders": 0.0}
-    return make_scheme(name, **(options | changes)).for_layers([20, 40])  # type: ignore[arg-type]
+def scheme_for(
+    name: str,
+    *,
+    cohort: int = 10,
+    ratio: float = 0.3,
+    chunks: int = 3,
+    seed: int = 0,
+    parts: Any = None,
+    **privacy: Any,
+) -> Scheme:
+    """A scheme for the clients of Pull; a noise multiplier of 0 is a limiting case that users cannot choose."""
+    kind = usual_parts(name)["codec"]
+    sizes = {"whole": {}, "chunked-dct": {"ratio": ratio, "chunks": chunks}}.get(kind, {"ratio": ratio})
+    settings = {"clip_norm": 1.0, "noise_multiplier": 1.0, "dropouts": 0.0, "colluders": 0.0} | privacy
+    silent = settings["noise_multiplier"] == 0
+    promised = ClientPrivacy(**(settings | ({"noise_multiplier": 1.0} if silent else {})))
+    made = scheme(
+        name, clients=N, cohort=cohort, codec=CODECS[kind](**sizes), seed=seed,
+        privacy=promised if name.endswith("-dp") else None, **(parts or {}),
+    ).for_layers([20, 40])  # fmt: skip
+    if name.endswith("-dp") and silent:
+        return replace(
+            made, privacy=replace(made.privacy, settings=replace(made.privacy.settings, noise_multiplier=0.0))
+        )
+    return made
 
 
-def play(scheme, rounds: int = 1, trainer: object = None, secrets: object = None) -> RunState:  # type: ignore[no-untyped-def]
-    client = Client(scheme=scheme, trainer=trainer or Pull(), secrets=secrets or ReplaySecrets(0))  # type: ignore[arg-type]
+def play(scheme: Scheme, rounds: int = 1, trainer: Any = None, secrets: Any = None) -> RunState:
+    client = Client(scheme=scheme, trainer=trainer or Pull(), secrets=secrets or ReplaySecrets(0))
     state = initial_state(scheme, np.zeros(DIMENSION, np.float32))
     for _ in range(rounds):
         flow = round_flow(scheme, state, secrets=client.secrets, ledger=memory(), clock=StageClock())
@@ -68,7 +91,7 @@ def play(scheme, rounds: int = 1, trainer: object = None, secrets: object = None
     return state
 
 
-def fedavg(rounds: int, scheme) -> np.ndarray:  # type: ignore[no-untyped-def]
+def fedavg(rounds: int, scheme: Scheme) -> np.ndarray:
     """Federated averaging written out in float64, on the scheme's own cohorts."""
     from lowkey.rng import PublicStream
 
@@ -113,18 +136,21 @@ def test_full_ratio_equals_fl_std(name: str) -> None:
 
 def test_fl_cs_with_full_ratio_and_no_penalty_equals_fl_std() -> None:
     equal = type("Equal", (Pull,), {"train": lambda self, w, c, r: replace(Pull.train(self, w, c, r), num_examples=1)})
-    cs = scheme_for("fl-cs", ratio=1.0, decoder="lasso", lambda_factor=0.0, momentum=0.0, server_rate=1.0)
+    cs = scheme_for(
+        "fl-cs", ratio=1.0,
+        parts={"decoder": LassoDecoder(lambda_factor=0.0), "gather": ErrorFeedback(rate=1.0, momentum=0.0)},
+    )  # fmt: skip
     one, other = play(cs, 3, equal()), play(scheme_for("fl-std"), 3, equal())
     np.testing.assert_allclose(one.weights, other.weights, atol=1e-5)
-    np.testing.assert_allclose(one.server["error"], 0.0, atol=1e-5)
+    np.testing.assert_allclose(one.gathered["error"], 0.0, atol=1e-5)
 
 
 @pytest.mark.parametrize("family", ["fl-std", "fl-rnd", "fl-freq", "fl-cs"])
 def test_private_twin_without_clip_and_noise_equals_the_open_scheme(family: str) -> None:
     equal = type("Equal", (Pull,), {"train": lambda self, w, c, r: replace(Pull.train(self, w, c, r), num_examples=1)})
-    everyone = {"cohort": N, "sampling": "fixed", "decoder": "layered" if family == "fl-cs" else "adjoint"}
-    private = scheme_for(f"{family}-dp", clip_norm=WIDE, noise_multiplier=0.0, bits=24, **everyone)
-    step = private.privacy.encoding(private.codec.operator(DIMENSION, 1).num_measurements).step(WIDE)
+    everyone: Any = {"cohort": N, "parts": {"decoder": LayeredDecoder() if family == "fl-cs" else AdjointDecoder()}}
+    private = scheme_for(f"{family}-dp", clip_norm=WIDE, noise_multiplier=0.0, bits=24, sampling="fixed", **everyone)
+    step = private.privacy.encoding(private.operator(DIMENSION, 1).num_measurements).step(WIDE)
     open_ = play(scheme_for(family, **everyone), 2, equal())
     np.testing.assert_allclose(play(private, 2, equal()).weights, open_.weights, atol=3 * step)  # rounding, 40 clients
 
@@ -133,8 +159,8 @@ def test_server_state_is_compressed() -> None:
     """At the paper's settings no n-sized array is kept besides the model."""
     for name in SCHEMES:
         state = play(scheme_for(name))
-        sizes = {array.size for array in state.server.values()}
-        assert all(size < DIMENSION for size in sizes), name
+        kept = {**state.gathered, **state.optimiser, **state.average}
+        assert all(array.size < DIMENSION for array in kept.values()), name
 
 
 def test_seed_repeats_open_schemes_and_secrets_never_repeat_private_ones() -> None:
@@ -201,18 +227,126 @@ def test_empty_cohort_releases_noise_of_full_size() -> None:
     assert 60 * 4 * 0.3 < float((weights**2).sum()) < 60 * 4 * 2.4  # chi-square of 60, beyond 1e-6 on each side
 
 
+class Diverging(Pull):
+    """Every third client has nothing to send."""
+
+    bad, every = math.nan, 3
+
+    def train(self, weights: np.ndarray, client: int, rng: np.random.Generator) -> LocalUpdate:
+        if client % self.every == 0:
+            return LocalUpdate(np.full(DIMENSION, self.bad, np.float32), 1)
+        return super().train(weights, client, rng)
+
+
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_diverging_client(bad: float) -> None:
-    """Open: an error that names client and stage. Private: noise on zeros, so that nothing is told."""
+def test_clients_that_diverge_send_zeros_with_their_noise_and_are_counted(bad: float) -> None:
+    """Private, everybody takes part: the sum is that of the others. Open: they are left out of the mean."""
+    trainer = type("Bad", (Diverging,), {"bad": bad})()
+    excused = len(range(0, N, 3))
+    private = scheme_for("fl-std-dp", cohort=N, clip_norm=WIDE, noise_multiplier=0.0)
+    ask = InProcess(Client(scheme=private, trainer=trainer))
+    start = initial_state(private, np.zeros(DIMENSION, np.float32))
+    state = drive(round_flow(private, start, secrets=OSSecrets(), ledger=memory(), clock=StageClock()), ask).state
+    others = [Pull().train(start.weights, c, np.random.default_rng(0)).update for c in range(N) if c % 3]
+    np.testing.assert_allclose(state.weights, np.sum(others, axis=0) / N, atol=private.privacy.encoding(60).step(WIDE))
+    assert ask.take_figures() == {"could_not_contribute": excused}
+    assert ask.take_figures() == {}
 
-    class Diverging(Pull):
+    open_ = scheme_for("fl-std", cohort=N)
+    ask = InProcess(Client(scheme=open_, trainer=trainer))
+    flow = round_flow(
+        open_, initial_state(open_, start.weights), secrets=OSSecrets(), ledger=memory(), clock=StageClock()
+    )
+    outcome = drive(flow, ask)
+    sizes = [1 + c % 7 for c in range(N) if c % 3]
+    np.testing.assert_allclose(outcome.state.weights, np.average(others, axis=0, weights=sizes), atol=1e-5)
+    assert outcome.survivors == N - excused
+    assert ask.take_figures() == {"could_not_contribute": excused}
+
+
+@pytest.mark.parametrize("name", ["fl-std", "fl-cs-dp"])
+def test_when_half_of_a_cohort_cannot_contribute_the_run_stops_and_nothing_is_spent(name: str) -> None:
+    trainer, ledger, made = type("Half", (Diverging,), {"every": 2})(), memory(), scheme_for(name, cohort=N)
+    flow = round_flow(
+        made,
+        initial_state(made, np.zeros(DIMENSION, np.float32)),
+        secrets=OSSecrets(),
+        ledger=ledger,
+        clock=StageClock(),
+    )
+    with pytest.raises(CannotContribute, match=r"20 of the 40 clients that tried.*NaN or infinite"):
+        drive(flow, InProcess(Client(scheme=made, trainer=trainer)))
+    assert ledger.entries == ()
+
+
+class Doubles(Pull):
+    """A defect: the update is float64."""
+
+    def train(self, weights: np.ndarray, client: int, rng: np.random.Generator) -> LocalUpdate:
+        return LocalUpdate(super().train(weights, client, rng).update.astype(np.float64), 1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["fl-std", "fl-std-dp", "fl-cs-dp"])
+def test_a_defect_of_a_trainer_stops_every_scheme_and_names_the_client(name: str) -> None:
+    with pytest.raises(ClientFailed, match=r"client \d+ failed in stage 'compress'.*float64; it must be float32"):
+        play(scheme_for(name), trainer=Doubles())
+
+
+def test_at_a_real_node_any_failure_to_train_becomes_zeros_and_noise() -> None:
+    """What went wrong stays in the client's own record; the reply is that of a client without data."""
+
+    class Broken(Pull):
         def train(self, weights: np.ndarray, client: int, rng: np.random.Generator) -> LocalUpdate:
-            return LocalUpdate(np.full(DIMENSION, bad, np.float32), 1)
+            raise KeyError("Jane Doe, born 1970-01-01")
 
-    with pytest.raises(ClientFailed, match=r"client \d+ failed in stage 'protect'.*NaN or infinite"):
-        play(scheme_for("fl-std"), trainer=Diverging())
-    state = play(scheme_for("fl-std-dp", noise_multiplier=0.0), trainer=Diverging(), secrets=OSSecrets())
-    assert np.abs(state.weights).max() == 0.0
+    made = scheme_for("fl-std-dp")
+    request = Request(round=1, weights=np.zeros(DIMENSION, np.float32), clip_norm=1.0)
+    node = Client(scheme=made, trainer=Broken(), secrets=ReplaySecrets(5), excused=Exception)
+    _, reply = node.handle(ClientState(3), request)
+    _, of_nothing = node.handle(ClientState(3), replace(request, weights=None))
+    np.testing.assert_array_equal(reply.vector, of_nothing.vector)
+    assert reply.weight == of_nothing.weight == 1.0
+    assert node.attendance.take() == (1, ["'Jane Doe, born 1970-01-01'"])
+    with pytest.raises(KeyError):
+        Client(scheme=made, trainer=Broken()).handle(ClientState(3), request)
+
+
+def test_optimisers_and_averages_spend_nothing() -> None:
+    """All is post-processing: the same events, whatever the server does with the sums."""
+    spent = set()
+    for parts in (
+        {},
+        {"server": Momentum()},
+        {"server": Adam()},
+        {"server": Adam(), "averaging": TailAverage(start=2)},
+    ):
+        made, ledger = scheme_for("fl-std-dp", parts=parts), memory()
+        state, _ = federation(made, ledger).run(
+            initial_state(made, np.zeros(DIMENSION, np.float32)), Schedule(rounds=3)
+        )
+        assert np.isfinite(state.weights).all()
+        spent.add(ledger.events)
+    assert len(spent) == 1
+
+
+def test_the_average_is_what_is_evaluated_and_clients_train_from_the_last_iterate() -> None:
+    made = scheme_for("fl-std", parts={"averaging": TailAverage(start=2)})
+    seen: list[np.ndarray] = []
+    client = Client(scheme=made, trainer=Pull())
+    asked: list[np.ndarray] = []
+    inner = InProcess(client)
+
+    def ask(requests: Mapping[int, Request]) -> Iterator[tuple[int, Reply]]:
+        asked.append(next(iter(requests.values())).weights)  # type: ignore[arg-type]
+        return inner(requests)
+
+    judged = Federation(scheme=made, ask=ask, evaluate=lambda w: seen.append(w.copy()) or {"accuracy": 0.0})  # type: ignore[func-returns-value]
+    state, _ = judged.run(initial_state(made, np.zeros(DIMENSION, np.float32)), Schedule(rounds=4))
+    iterates = [*asked[1:], state.weights]
+    np.testing.assert_array_equal(seen[0], iterates[0])
+    for last in (2, 3, 4):
+        np.testing.assert_allclose(seen[last - 1], np.mean(iterates[1:last], axis=0), atol=1e-6)
+    assert not np.array_equal(seen[-1], state.weights)
 
 
 def test_wrong_length_update_names_the_client() -> None:
@@ -248,7 +382,7 @@ def play_through(scheme, change, ledger: Ledger | None = None) -> RunState:  # t
 
 def test_dropouts_of_an_open_round_are_left_out() -> None:
     assert play_through(scheme_for("fl-std"), lambda n, r: None if n == 0 else r).round == 1
-    with pytest.raises(RoundFailed, match="0 clients of the cohort"):
+    with pytest.raises(RoundFailed, match="0 of 10 members answered"):
         play_through(scheme_for("fl-std"), lambda n, r: None)
 
 
@@ -274,7 +408,9 @@ def test_private_rounds_bear_the_declared_dropouts_and_no_more(unusable: object)
     assert play_through(scheme, spoil(roster - survivors), ledger).round == 1
     assert [entry.state for entry in ledger.entries] == ["RELEASED"]
     ledger = memory()
-    with pytest.raises(RoundFailed, match=f"scaled for at least {survivors} of {roster}"):
+    with pytest.raises(
+        RoundFailed, match=f"{survivors - 1} of {roster} members answered, and at least {survivors} must"
+    ):
         play_through(scheme, spoil(roster - survivors + 1), ledger)
     assert ledger.entries == ()
 
@@ -344,7 +480,7 @@ def test_secret_coins_thin_the_contributions() -> None:
 
 def test_adaptive_clip_norm_follows_the_norms_of_updates() -> None:
     """Updates have a norm near 3.8; the bound starts at 0.5 and comes near, whatever the noise."""
-    scheme = scheme_for("fl-std-dp", cohort=N, clip_norm=0.5, noise_multiplier=0.5, adaptive_clip=True)
+    scheme = scheme_for("fl-std-dp", cohort=N, clip_norm=0.5, noise_multiplier=0.5, clip="adaptive")
     still = type("Still", (Pull,), {"train": lambda self, w, c, r: Pull.train(self, np.zeros_like(w), c, r)})
     state = play(scheme, 40, trainer=still(), secrets=OSSecrets())
     assert 2.5 < state.clip_norm < 6.0
@@ -405,33 +541,35 @@ def federation(scheme, ledger: Ledger, secrets: object = None) -> Federation:  #
 
 
 def test_hard_stop_before_the_target() -> None:
-    scheme, ledger, records = scheme_for("fl-std-dp", noise_multiplier=2.0), memory(), []
-    start = initial_state(scheme, np.zeros(DIMENSION, np.float32))
-    state, stopped = federation(scheme, ledger).run(
-        start, Schedule(rounds=50, epsilon=3.0), observers=[records.append]
-    )
+    def noisy(epsilon: float | None) -> Scheme:
+        return scheme_for("fl-std-dp", noise_multiplier=2.0, epsilon=epsilon)
+
+    ledger, records = memory(), list[Any]()
+    start = initial_state(noisy(3.0), np.zeros(DIMENSION, np.float32))
+    state, stopped = federation(noisy(3.0), ledger).run(start, Schedule(rounds=50), observers=[records.append])
     assert stopped == "privacy target"
     assert 0 < state.round < 50
-    assert records[-1].epsilon.pld <= 3.0
-    more, _ = federation(scheme, ledger).run(state, Schedule(rounds=state.round + 1), observers=[records.append])
+    assert records[-1]["epsilon_pld"] <= 3.0
+    onwards = Schedule(rounds=state.round + 1)
+    more, _ = federation(noisy(None), ledger).run(state, onwards, observers=[records.append])
     assert more.round == state.round + 1
-    assert records[-1].epsilon.pld > 3.0
+    assert records[-1]["epsilon_pld"] > 3.0
     with pytest.raises(BudgetExhausted, match="first round"):
-        federation(scheme, memory()).run(start, Schedule(rounds=5, epsilon=0.01))
+        federation(noisy(0.01), memory()).run(start, Schedule(rounds=5))
 
 
 def test_replayed_secrets_claim_no_epsilon() -> None:
     scheme, records = scheme_for("fl-std-dp"), []
     start = initial_state(scheme, np.zeros(DIMENSION, np.float32))
     federation(scheme, memory(), ReplaySecrets(0)).run(start, Schedule(rounds=1), observers=[records.append])
-    assert records[0].epsilon is None
+    assert records[0]["epsilon_pld"] is None
 
 
 def test_bytes_of_private_rounds_do_not_tell_the_cohort() -> None:
     for name in ("fl-std-dp", "fl-cs-dp"):
         scheme = scheme_for(name)
         state = play(scheme, 3, secrets=OSSecrets())
-        per_client = math.ceil(scheme.codec.operator(DIMENSION, 1).num_measurements * scheme.privacy.bits / 8)
+        per_client = math.ceil(scheme.operator(DIMENSION, 1).num_measurements * scheme.privacy.bits / 8)
         assert state.bytes_up == 3 * scheme.privacy.sampling.roster_size * per_client
         assert state.bytes_down == 3 * 10 * 4 * DIMENSION
 
@@ -440,26 +578,31 @@ def test_bytes_of_private_rounds_do_not_tell_the_cohort() -> None:
     ("name", "options", "named"),
     [
         ("fl-magic", {}, "one of"),
-        ("fl-std", {"ratio": 0.5}, "whole updates"),
-        ("fl-std", {"clip_norm": 1.0}, "use fl-std-dp"),
-        ("fl-std", {"sampling": "lottery"}, "sampling"),
-        ("fl-cs", {"ratio": 0.0}, "ratio"),
-        ("fl-cs", {"ratio": 1.5}, "ratio"),
-        ("fl-cs", {"lambda_rule": "magic"}, "lambda_rule"),
-        ("fl-cs", {"decoder": "lasso", "solver": "magic"}, "solver"),
-        ("fl-cs", {"decoder": "lasso", "lambda_rule": "fixed", "lambda_factor": 0.0}, "above 0"),
-        ("fl-freq", {"decoder": "lasso"}, "chunks of fl-cs"),
-        ("fl-freq", {"decoder": "layered"}, "chunks of fl-cs"),
-        ("fl-cs", {"decoder": "magic"}, "decoder"),
+        ("fl-std", {"privacy": ClientPrivacy(clip_norm=1.0)}, "use fl-std-dp"),
+        ("fl-freq", {"decoder": LassoDecoder()}, "chunks of 'chunked-dct'"),
+        ("fl-freq", {"decoder": LayeredDecoder()}, "chunks of 'chunked-dct'"),
+        ("fl-rnd", {"gather": ErrorFeedback()}, "no common domain"),
         ("fl-std", {"cohort": 41}, "cohort"),
-        ("fl-std-dp", {"clip_norm": None}, "calibrate"),
-        ("fl-std-dp", {"noise_multiplier": -1.0}, "noise_multiplier"),
-        ("fl-std-dp", {"delta": 1.0}, "delta"),
+        ("fl-std", {"cohort": None}, "federation.cohort is None; it must be a whole number"),
+        ("fl-std", {"cohort": 2.5}, "whole number"),
+        ("fl-std", {"clients": 0}, "federation.clients"),
+        ("fl-std", {"seed": -1}, "seed is -1"),
+        ("fl-std", {"min_clients": 11}, "federation.min_clients"),
+        ("fl-std-dp", {}, "needs privacy settings"),
+        ("fl-std-dp", {"privacy": ClientPrivacy(clip_norm=1.0)}, "needs privacy.epsilon and the number of rounds"),
+        ("fl-std-dp", {"privacy": ClientPrivacy(clip_norm=1.0, noise_multiplier=0.0)}, "protects nobody"),
+        ("fl-std-dp", {"privacy": ClientPrivacy(clip_norm=1.0, noise_multiplier=1.0, delta=0.5)}, "delta"),
+        ("fl-std-dp", {"privacy": ClientPrivacy(clip_norm=1.0, noise_multiplier=1.0), "min_clients": 2}, "dropouts"),
     ],
-)
-def test_bad_schemes_are_refused(name: str, options: dict[str, object], named: str) -> None:
+)  # fmt: skip
+def test_bad_schemes_are_refused(name: str, options: dict[str, Any], named: str) -> None:
     with pytest.raises(InvalidInput, match=named):
-        scheme_for(name, **options)
+        scheme(name, **({"clients": N, "cohort": 10} | options))
+
+
+def test_a_ratio_that_keeps_nothing_is_refused_before_anything_is_sent() -> None:
+    with pytest.raises(InvalidInput, match="keeps none of 60 numbers"):
+        play(scheme_for("fl-rnd", ratio=1e-9))
 
 
 def test_chunks_beyond_parameters_are_refused() -> None:
@@ -471,4 +614,4 @@ def test_private_schemes_weigh_uniformly() -> None:
     for name in SCHEMES:
         scheme = scheme_for(name)
         assert scheme.weight_by_examples is (name in ("fl-std", "fl-rnd", "fl-freq"))
-        assert isinstance(scheme.privacy, ClientMechanism) is name.endswith("-dp")
+        assert scheme.private is name.endswith("-dp")

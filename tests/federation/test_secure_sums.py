@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from lowkey.codec import ChunkedDCT
 from lowkey.errors import ClientFailed, RoundFailed
 from lowkey.federation import (
     Client,
@@ -21,10 +23,10 @@ from lowkey.federation import (
     Scheme,
     drive,
     initial_state,
-    make_scheme,
     round_flow,
+    scheme,
 )
-from lowkey.privacy import ClientLedger, Ledger, Policy
+from lowkey.privacy import ClientLedger, ClientPrivacy, Ledger, Policy
 from lowkey.rng import OSSecrets, ReplaySecrets, Secrets
 from lowkey.simulation import InProcess, SimulatedKeys, Vanishing
 from lowkey.timing import StageClock
@@ -37,9 +39,12 @@ class Crowd(Pull):
     num_clients = MEMBERS
 
 
-def crowd(aggregation: str, **changes: object) -> Scheme:
-    options = {"clip_norm": 2.0, "noise_multiplier": 1.0, "sampling": "all", "ratio": 0.5, "chunks": 3} | changes
-    return make_scheme("fl-cs-dp", num_clients=MEMBERS, cohort=MEMBERS, aggregation=aggregation, **options)  # type: ignore[arg-type]
+def crowd(aggregation: str, seed: int = 0, **changes: Any) -> Scheme:
+    settings = {"clip_norm": 2.0, "noise_multiplier": 1.0, "sampling": "all", "aggregation": aggregation} | changes
+    return scheme(
+        "fl-cs-dp", clients=MEMBERS, cohort=MEMBERS, codec=ChunkedDCT(ratio=0.5, chunks=3), seed=seed,
+        privacy=ClientPrivacy(**settings),
+    )  # fmt: skip
 
 
 def play(
@@ -57,7 +62,9 @@ def play(
     ledger = ledger or Ledger(None, run="test")
     ask = Vanishing(InProcess(client), vanishing or {})
     for _ in range(rounds):
-        flow = round_flow(scheme, state, secrets=secrets, ledger=ledger, clock=StageClock(), directory=keys.directory)
+        flow = round_flow(
+            scheme, state, secrets=secrets, ledger=ledger, clock=StageClock(), verify_keys=keys.verify_keys
+        )
         outcome = drive(flow, ask)
         state = outcome.state
     return outcome
@@ -121,7 +128,7 @@ def test_clients_refuse_other_terms_than_their_own(weaker: dict[str, object]) ->
                 secrets=secrets,
                 ledger=Ledger(None, run="test"),
                 clock=StageClock(),
-                directory=keys.directory,
+                verify_keys=keys.verify_keys,
             ),
             InProcess(Client(scheme=scheme, trainer=Crowd(), secrets=secrets, keys=keys)),
         )
@@ -130,12 +137,12 @@ def test_clients_refuse_other_terms_than_their_own(weaker: dict[str, object]) ->
 def test_wire_tells_no_role_and_no_number_about_a_client() -> None:
     """Data and noise-only members send messages of the same types and sizes, and nothing else."""
     secrets, sizes = OSSecrets(), {}
-    scheme = make_scheme(
-        "fl-cs-dp", num_clients=MEMBERS, cohort=10, clip_norm=1.0, noise_multiplier=1.0, ratio=0.5, chunks=3,
-        aggregation="masked",
+    sampled = scheme(
+        "fl-cs-dp", clients=MEMBERS, cohort=10, codec=ChunkedDCT(ratio=0.5, chunks=3),
+        privacy=ClientPrivacy(clip_norm=1.0, noise_multiplier=1.0, aggregation="masked"),
     )  # fmt: skip
     keys = SimulatedKeys(MEMBERS, secrets)
-    inner = InProcess(Client(scheme=scheme, trainer=Crowd(), secrets=secrets, keys=keys))
+    inner = InProcess(Client(scheme=sampled, trainer=Crowd(), secrets=secrets, keys=keys))
 
     def capture(requests: Mapping[int, Request]) -> Iterator[tuple[int, Reply]]:
         for client, reply in inner(requests):
@@ -146,16 +153,17 @@ def test_wire_tells_no_role_and_no_number_about_a_client() -> None:
             yield client, reply
 
     flow = round_flow(
-        scheme, initial_state(scheme, np.zeros(DIMENSION, np.float32)), secrets=secrets,
-        ledger=Ledger(None, run="test"), clock=StageClock(), directory=keys.directory,
+        sampled, initial_state(sampled, np.zeros(DIMENSION, np.float32)), secrets=secrets,
+        ledger=Ledger(None, run="test"), clock=StageClock(), verify_keys=keys.verify_keys,
     )  # fmt: skip
     drive(flow, capture)
-    assert len(sizes) == scheme.privacy.sampling.roster_size
+    assert len(sizes) == sampled.privacy.sampling.roster_size
     assert len({tuple(seen) for seen in sizes.values()}) == 1
 
 
 POLICY = {
-    "min_noise_multiplier": 1.0, "min_roster": 100, "min_honest": 80, "min_tolerated_colluders": 10, "max_participations": 1,
+    "min_noise_multiplier": 1.0, "min_roster": 100, "min_honest": 80, "min_tolerated_colluders": 10,
+    "max_participations": 1,
     "max_epsilon": 6.0, "delta": 1e-5,
 }  # fmt: skip
 
@@ -176,7 +184,7 @@ def guarded(tmp_path: Path, rounds: int, **policy: float) -> tuple[ClientLedger,
     for _ in range(rounds):
         flow = round_flow(
             scheme, state, secrets=secrets, ledger=Ledger(None, run="test"), clock=StageClock(),
-            directory=keys.directory,
+            verify_keys=keys.verify_keys,
         )  # fmt: skip
         outcome = drive(flow, ask)
         state = outcome.state
@@ -191,7 +199,8 @@ def test_a_client_with_a_ledger_counts_for_itself_and_stops_giving_data(tmp_path
 
 
 @pytest.mark.parametrize(
-    "policy", [{"min_noise_multiplier": 1.1}, {"min_roster": 101}, {"min_tolerated_colluders": 11}, {"max_epsilon": 1.0}]
+    "policy",
+    [{"min_noise_multiplier": 1.1}, {"min_roster": 101}, {"min_tolerated_colluders": 11}, {"max_epsilon": 1.0}],
 )
 def test_a_client_refuses_what_its_policy_forbids(tmp_path: Path, policy: dict[str, float]) -> None:
     with pytest.raises(ClientFailed, match="takes no part"):
@@ -211,7 +220,7 @@ def test_logs_hold_neither_secrets_nor_anything_about_a_client(caplog: pytest.Lo
 
     federation = Federation(
         scheme=scheme, ask=flaky, evaluate=lambda weights: {"accuracy": 0.0, "loss": 0.0}, secrets=secrets,
-        directory=keys.directory,
+        verify_keys=keys.verify_keys,
     )  # fmt: skip
     federation.run(initial_state(scheme, np.zeros(DIMENSION, np.float32)), Schedule(rounds=1))
     ours = [record.getMessage() for record in caplog.records if record.name.startswith("lowkey")]

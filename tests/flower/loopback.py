@@ -13,9 +13,8 @@ from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
-from lowkey.cli.run import load_config
 from lowkey.deployment import prepare
-from lowkey.experiments import Config
+from lowkey.experiments import Config, load_config
 from lowkey.flower import client_app
 from lowkey.flower.server import serve
 
@@ -123,7 +122,7 @@ class Setting:
             state=RecordDict(),
             run_config={"out": str(self.out), "enrolled": str(self.home / "enrolled.toml")},
         )
-        serve(self.grid, context, self.config, None, self.out)
+        serve(self.grid, context, self.config, self.out)
 
 
 PRIVATE = (

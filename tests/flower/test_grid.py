@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
+from lowkey.deployment import read_status
 from lowkey.errors import LowkeyError, RoundFailed
 from lowkey.experiments import RunDirectory
 from lowkey.experiments.checkpoints import unpack
@@ -395,13 +396,14 @@ def test_a_node_without_keys_says_what_is_missing(tmp_path: Path) -> None:
     assert "identity.pem and enrolled.toml" in failures[0]
 
 
+def broken_data(*_args: object) -> None:
+    raise KeyError("patient 4711 has no age")
+
+
 def test_errors_of_the_data_stay_at_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a scheme without privacy the node drops out; the server hears that, and not why."""
     setting = Setting(tmp_path, *OPEN)
-
-    def broken(*_args: object) -> None:
-        raise KeyError("patient 4711 has no age")
-
-    monkeypatch.setattr("lowkey.experiments.tasks.client_datasets_of", broken)
+    monkeypatch.setattr("lowkey.tasks.fashion_mnist.parts.clients", broken_data)
     failures: list[str] = []
 
     def listen(_client: int, message: Message, handle: Callable[[], Message]) -> list[Message]:
@@ -411,7 +413,35 @@ def test_errors_of_the_data_stay_at_the_node(tmp_path: Path, monkeypatch: pytest
         return [reply]
 
     setting.grid.fault = listen
-    with pytest.raises(LowkeyError, match="0 clients of the cohort of 4 answered"):
+    with pytest.raises(LowkeyError, match="0 of 4 members answered"):
         setting.serve()
     assert failures
-    assert all("4711" not in reason and "KeyError" in reason for reason in failures)
+    assert all("4711" not in reason and "its own log says why" in reason for reason in failures)
+
+
+def test_a_private_node_that_cannot_train_answers_with_noise_and_tells_its_owner_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    setting = Setting(tmp_path, *PRIVATE)
+    failures: list[str] = []
+
+    def one_is_broken(client: int, message: Message, handle: Callable[[], Message]) -> list[Message]:
+        with monkeypatch.context() as patch:
+            if client == 2:
+                patch.setattr("lowkey.tasks.fashion_mnist.parts.clients", broken_data)
+            reply = handle()
+        failures.extend([reply.error.reason] if reply.has_error() else [])
+        return [reply]
+
+    setting.grid.fault = one_is_broken
+    setting.serve()
+    [metrics] = RunDirectory.open(setting.out).metrics()
+    assert metrics["survivors"] == 4
+    assert not failures
+    assert "could_not_contribute" not in metrics
+    assert "4711" in caplog.text  # all nodes of this test log in one process
+    homes = [setting.home / "nodes" / f"{client:04d}" for client in range(4)]
+    assert [read_status(home)["contributed"] for home in homes] == [True, True, False, True]
+    assert "patient 4711" in read_status(homes[2])["reason"]
+    published = [file.read_text(errors="replace") for file in setting.out.rglob("*") if file.is_file()]
+    assert all("4711" not in text for text in published)

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lowkey.cli.run import load_config
 from lowkey.deployment import prepare
 from lowkey.deployment.local import QUIET
 from lowkey.deployment.processes import Processes, free_ports, wait_for_port
+from lowkey.experiments import load_config
 from lowkey.experiments.checkpoints import unpack
 from lowkey.flower.node import REPLAY_VARIABLE
 from lowkey.rng import ReplaySecrets

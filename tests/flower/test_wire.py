@@ -8,19 +8,20 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lowkey.codec import ChunkedDCT
 from lowkey.errors import InvalidInput
-from lowkey.federation import Reply, Request, make_scheme
+from lowkey.federation import Reply, Request, scheme
 from lowkey.federation.records import Adverts, Confirmations, Invite, Survivors
 from lowkey.flower.traffic import content_bytes
 from lowkey.flower.wire import (
     VERSION,
-    VectorFormat,
     read_reply,
     read_request,
     write_model,
     write_reply,
     write_request,
 )
+from lowkey.privacy import ClientPrivacy, WireFormat
 from lowkey.secagg import Advert, Confirmation, Delivery, Revealed, SealedShares
 
 ADVERT = Advert(sender=3, sealing_key=b"a" * 32, mask_key=b"b" * 32, seed_digest=b"c" * 32, signature=b"d" * 64)
@@ -37,7 +38,7 @@ FROM_MEMBER = [
     Confirmation(sender=2, signature=b"t" * 64),
     Revealed(seed_shares={1: b"1" * 33}, mask_shares={2: b"2" * 33}),
 ]
-FLOATS, INTEGERS = VectorFormat(bits=None, length=9), VectorFormat(bits=20, length=9)
+FLOATS, INTEGERS = WireFormat(bits=None, length=9), WireFormat(bits=20, length=9)
 
 
 def same(a: Request | Reply, b: Request | Reply) -> bool:
@@ -78,13 +79,14 @@ def test_floats_and_weights_come_back() -> None:
 
 def test_a_twentieth_of_the_model_is_less_than_a_twentieth_of_the_bytes() -> None:
     size = 1_663_370
-    small = make_scheme("fl-cs-dp", num_clients=6000, cohort=100, ratio=0.05, clip_norm=1, noise_multiplier=1)
-    whole = make_scheme("fl-std", num_clients=6000, cohort=100)
+    privacy = ClientPrivacy(clip_norm=1, noise_multiplier=1)
+    small = scheme("fl-cs-dp", clients=6000, cohort=100, codec=ChunkedDCT(ratio=0.05), privacy=privacy)
+    whole = scheme("fl-std", clients=6000, cohort=100)
     bytes_of = {}
-    for scheme in (small, whole):
-        form = VectorFormat.of(scheme, size)
-        vector = np.zeros(form.length, np.uint32 if form.bits else np.float32)
-        bytes_of[scheme.name] = content_bytes(write_reply(Reply(round=1, vector=vector), form))[0]
+    for made in (small, whole):
+        wire = made.wire(size)
+        vector = np.zeros(wire.length, np.uint32 if wire.bits else np.float32)
+        bytes_of[made.name] = content_bytes(write_reply(Reply(round=1, vector=vector), wire))[0]
     assert bytes_of["fl-cs-dp"] == 83_200 * 20 // 8 + 128  # and the header of an array
     assert bytes_of["fl-cs-dp"] * 20 < bytes_of["fl-std"]
 

@@ -20,7 +20,7 @@ from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import Mod
 
 from lowkey.deployment import LIST_FILE, OwnKeys, read_enrolment, read_identity, verify_keys_of, write_status
-from lowkey.errors import ConfigError, InvalidInput, LowkeyError
+from lowkey.errors import CannotContribute, ConfigError, InvalidInput, LowkeyError
 from lowkey.experiments import Config, parse, read
 from lowkey.federation import Attendance, Client, ClientState, Request, Scheme
 from lowkey.flower.nodes import Greeting, sign_introduction
@@ -262,6 +262,9 @@ def _own_errors() -> Iterator[None]:
     """Errors of other libraries may quote data: they stay in this node's own log, and the server hears only that."""
     try:
         yield
+    except CannotContribute:
+        _log.exception("this client could not contribute")
+        raise RuntimeError("this client could not contribute; its own log says why") from None
     except LowkeyError:
         raise
     except Exception as error:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from flwr.app import Context
@@ -16,11 +17,12 @@ from lowkey.deployment import read_enrolment, verify_keys_of
 from lowkey.errors import ConfigError, LowkeyError
 from lowkey.experiments import FAILURE_FILE, Config, RunDirectory
 from lowkey.experiments.running import Connection, run_in_directory
-from lowkey.figures import round_up
+from lowkey.figures import human_epsilon
 from lowkey.flower.grid import GridAsk
 from lowkey.flower.node import read_app_config, secrets_from_environment, settings_digest
 from lowkey.flower.nodes import Nodes
 from lowkey.protocols import Metrics
+from lowkey.tasks import Score
 from lowkey.timing import StageClock
 
 _log = logging.getLogger(__name__)
@@ -90,22 +92,18 @@ def serve(grid: Grid, context: Context, config: Config, out: Path) -> None:
         )
         yield Connection(ask=ask, verify_keys=verify_keys or {}, take_figures=ask.take_figures)
 
-    resume = (out / "config.toml").is_file()
-    run_in_directory(config, out, parts, over_the_grid, resume=resume, observers=[log_round], secrets=secrets)
+    resume, log = (out / "config.toml").is_file(), partial(log_round, scores=config.find_task().scores)
+    run_in_directory(config, out, parts, over_the_grid, resume=resume, observers=[log], secrets=secrets)
 
 
-def log_round(metrics: Metrics) -> None:
+def log_round(metrics: Metrics, scores: Sequence[Score]) -> None:
     """One line a round: figures that may be published, and nothing else."""
-    scores = [f"{name} {value:.4f}" for name, value in metrics.items() if isinstance(value, float) and _is_score(name)]
+    figures = [f"{score.label} {metrics[score.name]:.4f}" for score in scores if score.name in metrics]
     if metrics["epsilon_pld"] is not None:
-        scores.append(f"ε {round_up(metrics['epsilon_pld'], 4)}")
-    scores += [f"up {metrics['bytes_up_per_client']} bytes", f"survivors {metrics['survivors']}"]
+        figures.append(f"ε {human_epsilon(metrics['epsilon_pld'])}")
+    figures += [f"up {metrics['bytes_up_per_client']} bytes", f"survivors {metrics['survivors']}"]
     stages = ", ".join(f"{name} {seconds:.1f}" for name, seconds in metrics["seconds"].items())
-    _log.info("round %d: %s; seconds: %s", metrics["round"], ", ".join(scores), stages)
-
-
-def _is_score(name: str) -> bool:
-    return not name.startswith(("epsilon_", "clip_", "median_", "update_", "residual_"))
+    _log.info("round %d: %s; seconds: %s", metrics["round"], ", ".join(figures), stages)
 
 
 def _log_to_stderr() -> None:
