@@ -6,6 +6,7 @@ import json
 import logging
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -47,8 +48,7 @@ def replayed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_same_model_as_in_a_simulation(tmp_path: Path, scheme: tuple[str, list[str]]) -> None:
     setting = Setting(tmp_path, *scheme, rounds=2)
     setting.serve()
-    workers = setting.config.runtime.model_copy(update={"workers": 0})
-    simulated = setting.config.model_copy(update={"runtime": workers})
+    simulated = replace(setting.config, runtime=replace(setting.config.runtime, workers=0))
     run(simulated, tmp_path / "simulated", secrets=ReplaySecrets(7))
     np.testing.assert_array_equal(weights(setting.out), weights(tmp_path / "simulated"))
 
@@ -132,7 +132,7 @@ def test_open_rounds_fail_closed_below_their_declared_minimum(tmp_path: Path) ->
     with pytest.raises(RoundFailed, match="3 of 4 clients are online; at least 4 are needed"):
         setting.serve()
     setting.grid.fault = lambda client, message, handle: [] if (client, step_of(message)) == (2, "open") else [handle()]
-    with pytest.raises(RoundFailed, match="3 clients of the cohort of 4 answered; at least 4"):
+    with pytest.raises(RoundFailed, match="3 of 4 members answered, and at least 4 must"):
         setting.serve()
     setting.grid.fault = lambda _client, _message, handle: [handle()]
     setting.serve()
@@ -240,10 +240,7 @@ def test_known_nodes_are_not_bothered(tmp_path: Path) -> None:
     assert sorted(greeted) == list(range(6))
     assert len(worked) == 4
     setting.grid.asked.clear()
-    longer = setting.config.model_copy(
-        update={"federation": setting.config.federation.model_copy(update={"rounds": 3})}
-    )
-    setting.config = longer
+    setting.config = replace(setting.config, schedule=replace(setting.config.schedule, rounds=3))
     setting.serve()
     assert len(setting.grid.asked) == 2  # a resumed run remembers the nodes: nobody is greeted again
 
@@ -321,7 +318,7 @@ def test_limits_of_contributions_hold_across_restarts_of_a_node(tmp_path: Path) 
         ("settings", "has agreed to other settings"),
         ("identity", "its signature is not that of client 1"),
         ("replay", "replays its secrets"),
-        ("number", "client is 77; data.clients = 4 allows smaller ones"),
+        ("number", "client is 77; federation.clients = 4 allows smaller ones"),
     ],
 )
 def test_nodes_that_do_not_belong_are_not_admitted(
