@@ -17,8 +17,8 @@ import time
 import numpy as np
 import torch
 import torch.nn.functional as F
-
 from lowkey.data import ImageClients, iid_shards, load_fashion_mnist
+
 from lowkey.federation import drive, initial_state, make_scheme, round_flow
 from lowkey.learning import FashionCNN, LocalSGD, TorchTrainer, keras_initialise, layer_sizes, model_vector
 from lowkey.privacy import Ledger

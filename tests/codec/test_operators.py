@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from lowkey.codec.operators import fast_length
 
 from lowkey.codec import ChunkedDCT, Codec, Identity, LowPassDCT, RandomSubset
-from lowkey.codec.operators import fast_length
 from lowkey.errors import InvalidInput
 from lowkey.protocols import Operator
 from lowkey.rng import PublicStream

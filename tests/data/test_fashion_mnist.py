@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from lowkey.data import ImageClients, fashion_mnist, iid_shards, load_fashion_mnist
+
 from lowkey.errors import DataError
 
 FILES = list(fashion_mnist.SHA256)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from lowkey.data import Partition, by_ids, dirichlet_shards, iid_shards
+
 from lowkey.errors import InvalidInput
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from lowkey.experiments.schemes import scheme_of
 
 from lowkey.errors import ConfigError
 from lowkey.experiments import Config, find, override, parse, presets
 from lowkey.experiments.config import valid_keys
-from lowkey.experiments.schemes import scheme_of
 from lowkey.privacy import claimed_epsilon
 
 PRIVATE = {"federation": {"scheme": "fl-cs-dp"}, "privacy": {"clip_norm": 0.5, "noise_multiplier": 1.5}}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from lowkey.experiments.tasks import client_datasets_of, held_out_examples_of, model_of, objective_of
 
 from lowkey.errors import ConfigError, DataError
 from lowkey.experiments import Config, find, override, parse
-from lowkey.experiments.tasks import client_datasets_of, held_out_examples_of, model_of, objective_of
 from lowkey.learning import CLASSIFICATION, MORTALITY, model_vector
 from tests.data.tables import diabetes, sih, write
 

@@ -8,7 +8,6 @@ from typing import TypeAlias
 
 import polars as pl
 import pytest
-
 from lowkey.data.diabetes130 import DRUGS
 
 Columns: TypeAlias = dict[str, list[str]]

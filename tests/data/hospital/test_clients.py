@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from lowkey.data.hospital import HospitalClients, Layout, load_admissions, make_hospital_data
+
 from tests.data.tables import diabetes, real, write
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from lowkey.data.hospital import Division, Layout, divide
+
 from lowkey.errors import InvalidInput
 
 

@@ -7,8 +7,8 @@ import re
 import numpy as np
 import polars as pl
 import pytest
-
 from lowkey.data.hospital import SOURCES, Admissions, fit_features, load_admissions
+
 from lowkey.errors import DataError, InvalidInput
 from tests.data.tables import real
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-
 from lowkey.data.hospital import SOURCES, Counts, Feature, check_source, load_admissions
+
 from lowkey.errors import DataError, InvalidInput
 from tests.data.tables import diabetes, real, sih, write
 
