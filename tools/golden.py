@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from lowkey.deployment import run_locally
-from lowkey.experiments import RunDirectory, load_config
-from lowkey.experiments.checkpoints import unpack
-from lowkey.flower.node import REPLAY_VARIABLE
+from lowkey.experiments import RunDirectory, load_config, unpack
+from lowkey.flower import REPLAY_VARIABLE
 from lowkey.privacy import Ledger
 from lowkey.rng import ReplaySecrets
 from lowkey.simulation import run

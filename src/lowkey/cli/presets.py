@@ -9,16 +9,14 @@ import typer
 from lowkey.cli.output import JsonOption, emit
 
 app = typer.Typer(
-    help="The settings that come with Lowkey: every row of the paper's two tables, Fashion-MNIST and in-hospital "
-    "mortality, and the demo."
+    help="The settings that come with Lowkey: every row of the paper's two tables, and the demo.", no_args_is_help=True
 )
 
 
 @app.command("list")
 def list_presets(as_json: JsonOption = False) -> None:
     """List all presets, with the paper's value where there is one."""
-    from lowkey.experiments import presets
-    from lowkey.experiments.scores import labels, values
+    from lowkey.experiments import labels, presets, values
     from lowkey.tasks import TASKS
 
     if as_json:

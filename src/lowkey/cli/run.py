@@ -90,7 +90,7 @@ def simulate(
     config: Config, directory: Path, *, resume: bool = False, quiet: bool = False, tracker: str | None = None
 ) -> dict[str, Any]:
     """Run with simulated clients, and progress on standard error."""
-    from lowkey.experiments.prospects import prospects
+    from lowkey.experiments import prospects
     from lowkey.simulation import run as run_simulated
 
     with _observed(config, directory, quiet=quiet, tracker=tracker) as (progress, observers):
@@ -120,7 +120,7 @@ def _observed(
 ) -> Iterator[tuple[RunProgress, list[Observer]]]:
     """Progress and tracker of a run, and a hint for whoever stops it."""
     from lowkey.cli.progress import RunProgress
-    from lowkey.experiments.trackers import open_tracker
+    from lowkey.experiments import open_tracker
 
     scores = config.find_task().scores
     with (
@@ -135,7 +135,7 @@ def _observed(
 
 
 def _print(result: dict[str, Any], directory: Path, config: Config) -> None:
-    from lowkey.experiments.scores import values
+    from lowkey.experiments import values
 
     scores, paper = config.find_task().scores, config.paper
     lines = {

@@ -3,12 +3,16 @@
 from lowkey.federation.aggregation import AGGREGATORS
 from lowkey.federation.client import Attendance, Client
 from lowkey.federation.records import (
+    Adverts,
     ClientState,
+    Confirmations,
+    Invite,
     Reply,
     Request,
     RoundOutcome,
     RoundRecord,
     RunState,
+    Survivors,
 )
 from lowkey.federation.round import drive, initial_state, released_model, round_flow
 from lowkey.federation.run import Federation, Schedule, StoppedBy
@@ -19,10 +23,13 @@ __all__ = [
     "FAMILIES",
     "PARTS",
     "SCHEMES",
+    "Adverts",
     "Attendance",
     "Client",
     "ClientState",
+    "Confirmations",
     "Federation",
+    "Invite",
     "Reply",
     "Request",
     "RoundOutcome",
@@ -31,6 +38,7 @@ __all__ = [
     "Schedule",
     "Scheme",
     "StoppedBy",
+    "Survivors",
     "drive",
     "initial_state",
     "is_private",

@@ -10,9 +10,8 @@ from flwr.app import RecordDict
 from flwr.serverapp import Grid
 
 from lowkey.errors import InvalidInput
-from lowkey.experiments.settings import DeploymentSettings
-from lowkey.federation import Reply, Request
-from lowkey.federation.records import Adverts, Confirmations, Invite, Survivors
+from lowkey.experiments import DeploymentSettings
+from lowkey.federation import Adverts, Confirmations, Invite, Reply, Request, Survivors
 from lowkey.flower.exchange import exchange
 from lowkey.flower.nodes import Nodes
 from lowkey.flower.traffic import Traffic

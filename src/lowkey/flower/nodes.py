@@ -16,8 +16,7 @@ from lowkey.durable import replace_file
 from lowkey.errors import InvalidInput, RoundFailed
 from lowkey.flower.exchange import exchange
 from lowkey.flower.wire import VERSION, Fields
-from lowkey.secagg import Identity, VerifyKeys
-from lowkey.secagg.keys import is_signed_by
+from lowkey.secagg import Identity, VerifyKeys, is_signed_by
 from lowkey.types import ClientId
 
 _log = logging.getLogger(__name__)

@@ -15,8 +15,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from lowkey.deployment import read_enrolment, verify_keys_of
 from lowkey.errors import ConfigError, LowkeyError
-from lowkey.experiments import FAILURE_FILE, Config, RunDirectory
-from lowkey.experiments.running import Connection, run_in_directory
+from lowkey.experiments import FAILURE_FILE, Config, Connection, RunDirectory, run_in_directory
 from lowkey.figures import human_epsilon
 from lowkey.flower.grid import GridAsk
 from lowkey.flower.node import read_app_config, secrets_from_environment, settings_digest
@@ -60,7 +59,7 @@ def server_app(config: Path) -> ServerApp:
 
 def serve(grid: Grid, context: Context, config: Config, out: Path) -> None:
     """Run all rounds, or go on with a run."""
-    from lowkey.experiments.build import server_parts
+    from lowkey.experiments import server_parts
 
     secrets, parts, clients = secrets_from_environment(), server_parts(config), config.federation.clients
     scheme, size = parts.scheme, parts.initial_weights.size

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from lowkey import checks
 from lowkey.errors import InvalidInput
-from lowkey.federation import Reply, Request
-from lowkey.federation.records import Adverts, Confirmations, Invite, Survivors
+from lowkey.federation import Adverts, Confirmations, Invite, Reply, Request, Survivors
 from lowkey.privacy import WireFormat
 from lowkey.secagg import (
     Advert,

@@ -30,12 +30,14 @@ from lowkey.privacy.shares import NoiseShares, noise_shares
 
 if TYPE_CHECKING:
     from lowkey.privacy.accounting import Epsilon, claimed_epsilon, epsilon
+    from lowkey.privacy.auditing import OneRunBound, TwoWorldBound, one_run_bound, two_world_bound
     from lowkey.privacy.calibration import affordable_rounds, calibrate_noise
     from lowkey.privacy.planning import Plan, feasibility, paper_megabits, plan, signal_to_noise
     from lowkey.privacy.statement import guarantee_lines
     from lowkey.privacy.views import group_epsilon, likely_participations, search_epsilon, server_epsilon, server_view
 
 _HOMES = {
+    "auditing": ("OneRunBound", "TwoWorldBound", "one_run_bound", "two_world_bound"),
     "accounting": ("Epsilon", "claimed_epsilon", "epsilon"),
     "calibration": ("affordable_rounds", "calibrate_noise"),
     "planning": ("Plan", "feasibility", "paper_megabits", "plan", "signal_to_noise"),
@@ -63,6 +65,7 @@ __all__ = [
     "NoPrivacy",
     "NoiseShares",
     "Noised",
+    "OneRunBound",
     "Open",
     "Participation",
     "Plan",
@@ -72,6 +75,7 @@ __all__ = [
     "Promise",
     "Sampling",
     "Terms",
+    "TwoWorldBound",
     "WireFormat",
     "affordable_rounds",
     "calibrate_noise",
@@ -84,6 +88,7 @@ __all__ = [
     "likely_participations",
     "make_sampling",
     "noise_shares",
+    "one_run_bound",
     "paper_megabits",
     "plan",
     "require_small_delta",
@@ -91,4 +96,5 @@ __all__ = [
     "server_epsilon",
     "server_view",
     "signal_to_noise",
+    "two_world_bound",
 ]

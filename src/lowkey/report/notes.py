@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lowkey.experiments.scores import labels
+from lowkey.experiments import labels
 from lowkey.privacy import Epsilon, guarantee_lines
 from lowkey.report.runs import RunData
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lowkey.errors import RunError
-from lowkey.experiments import Config, RunDirectory
-from lowkey.experiments.scores import evaluated_rounds, labels
+from lowkey.experiments import Config, RunDirectory, evaluated_rounds, labels
 from lowkey.tasks import Score, Task
 
 

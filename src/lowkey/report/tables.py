@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lowkey.experiments.scores import labels, values
+from lowkey.experiments import labels, values
 from lowkey.figures import round_up
 from lowkey.privacy import paper_megabits
 from lowkey.report.runs import RunData

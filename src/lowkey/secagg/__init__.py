@@ -14,7 +14,7 @@ al. (2020). Pure functions over records; whoever runs them carries the messages.
 
 from lowkey.secagg.client import MemberState, Stage, advertise, confirm, mask, reveal, share
 from lowkey.secagg.encoding import decode, encode
-from lowkey.secagg.keys import Identity, VerifyKeys
+from lowkey.secagg.keys import Identity, VerifyKeys, is_signed_by
 from lowkey.secagg.messages import Advert, Confirmation, Delivery, Revealed, SealedShares
 from lowkey.secagg.packing import pack, packed_size, unpack
 from lowkey.secagg.server import Tally, accept_adverts, accept_confirmations, deliver, unmask
@@ -39,6 +39,7 @@ __all__ = [
     "decode",
     "deliver",
     "encode",
+    "is_signed_by",
     "mask",
     "pack",
     "packed_size",

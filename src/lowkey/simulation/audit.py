@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from lowkey import checks
 from lowkey.errors import InvalidInput
-from lowkey.privacy import ClientPrivacy, server_epsilon
-from lowkey.privacy.auditing import OneRunBound, TwoWorldBound, one_run_bound, two_world_bound
+from lowkey.privacy import ClientPrivacy, OneRunBound, TwoWorldBound, one_run_bound, server_epsilon, two_world_bound
 from lowkey.rng import OSSecrets, Secrets, coin_flips
 from lowkey.simulation.canaries import CanaryRounds, Defect
 from lowkey.types import FloatArray

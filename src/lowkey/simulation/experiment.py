@@ -7,9 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from lowkey.experiments import Config, RunDirectory
-from lowkey.experiments.build import build
-from lowkey.experiments.running import Connection, run_in_directory
+from lowkey.experiments import Config, Connection, RunDirectory, build, run_in_directory
 from lowkey.federation import RunState
 from lowkey.protocols import Observer
 from lowkey.rng import OSSecrets, Secrets

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from lowkey.federation import Reply, Request
-from lowkey.federation.records import Adverts, Confirmations, Invite, Survivors
+from lowkey.federation import Adverts, Confirmations, Invite, Reply, Request, Survivors
 from lowkey.protocols import Ask
 from lowkey.secagg import Delivery
 from lowkey.types import ClientId

@@ -8,6 +8,7 @@ from lowkey.errors import ConfigError
 from lowkey.registry import Registry, nearest
 from lowkey.tasks.fashion_mnist import FASHION_MNIST
 from lowkey.tasks.mortality import MORTALITY
+from lowkey.tasks.partition import Partition, by_ids, dirichlet_shards, iid_shards
 from lowkey.tasks.task import NodeSettings, NoSettings, Score, Study, Task, Words, client_of
 
 TASKS: Registry[Task] = Registry("task", {"fashion-mnist": FASHION_MNIST, "mortality": MORTALITY})
@@ -38,10 +39,14 @@ __all__ = [
     "TASKS",
     "NoSettings",
     "NodeSettings",
+    "Partition",
     "Score",
     "Study",
     "Task",
     "Words",
+    "by_ids",
     "client_of",
+    "dirichlet_shards",
     "find_task",
+    "iid_shards",
 ]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from lowkey import checks
-from lowkey.lazy import late
+from lowkey.lazy import late, lazy_names
 from lowkey.tasks.task import Task
 
 
@@ -53,6 +53,13 @@ class CNNSettings:
             checks.at_least("model.filters and model.hidden", count, 1)
 
 
+if TYPE_CHECKING:
+    from lowkey.tasks.fashion_mnist.cnn import FashionCNN
+    from lowkey.tasks.fashion_mnist.images import ImageClients, ImageData, load_fashion_mnist
+
+__getattr__ = lazy_names(
+    __name__, {"cnn": ("FashionCNN",), "images": ("ImageClients", "ImageData", "load_fashion_mnist")}
+)
 _PARTS = f"{__name__}.parts"
 
 FASHION_MNIST = Task(
@@ -63,3 +70,13 @@ FASHION_MNIST = Task(
     model_settings=CNNSettings,
     presets=__name__,
 )
+
+__all__ = [
+    "FASHION_MNIST",
+    "CNNSettings",
+    "FashionCNN",
+    "ImageClients",
+    "ImageData",
+    "ImageSettings",
+    "load_fashion_mnist",
+]

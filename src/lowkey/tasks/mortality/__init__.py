@@ -7,10 +7,10 @@ Sparse features, divided among virtual or real hospitals. Its data needs polars 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from lowkey import checks
-from lowkey.lazy import late
+from lowkey.lazy import late, lazy_names
 from lowkey.tasks.mortality.notes import notes
 from lowkey.tasks.task import Score, Task, Words
 
@@ -83,6 +83,17 @@ class MLPSettings:
         checks.at_least("model.hidden", self.hidden, 1)
 
 
+if TYPE_CHECKING:
+    from lowkey.tasks.mortality.mlp import MortalityMLP
+    from lowkey.tasks.mortality.sources import SOURCES, check_source, load_admissions
+    from lowkey.tasks.mortality.synthetic import make_synthetic_hospital_data
+
+_HOMES = {
+    "mlp": ("MortalityMLP",),
+    "sources": ("SOURCES", "check_source", "load_admissions"),
+    "synthetic": ("make_synthetic_hospital_data",),
+}
+__getattr__ = lazy_names(__name__, _HOMES)
 _PARTS = f"{__name__}.parts"
 
 MORTALITY = Task(
@@ -101,3 +112,14 @@ MORTALITY = Task(
     describe=late(_PARTS, "describe"),
     check_file=late(f"{__name__}.sources", "check_file"),
 )
+
+__all__ = [
+    "MORTALITY",
+    "SOURCES",
+    "AdmissionSettings",
+    "MLPSettings",
+    "MortalityMLP",
+    "check_source",
+    "load_admissions",
+    "make_synthetic_hospital_data",
+]
