@@ -41,6 +41,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if test in SLOW:
             item.add_marker(pytest.mark.slow)
         item.add_marker(pytest.mark.xdist_group(group))
+    if "PYTEST_XDIST_WORKER" in os.environ:  # the longest group first, so that no worker waits for it at the end
+        items.sort(key=lambda item: item.get_closest_marker("processes") is None)
 
 
 @pytest.fixture(autouse=True)
