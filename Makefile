@@ -3,11 +3,16 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint install bench bench-flower decoding scale audit drill hospital consortium clean
+NEWEST := .venv-newest
+WORKERS ?= 2
+PARALLEL := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+FAST := -m 'not processes and not slow'
+
+.PHONY: demo test test-fast test-newest coverage lint hooks install bench bench-flower decoding scale audit drill hospital consortium clean
 
 install: $(VENV)/.installed
 
-$(VENV)/.installed: pyproject.toml constraints.txt
+$(VENV)/.installed: pyproject.toml constraints.txt constraints-torch.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
@@ -16,12 +21,27 @@ demo: install ## FL-STD-DP and FL-CS-DP on the bundled sample, with a report
 	$(BIN)/lowkey demo
 
 test: install ## all tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(PARALLEL)
+
+test-fast: install ## all but those that take long or start servers
+	$(BIN)/python -m pytest $(PARALLEL) $(FAST)
+
+test-newest: ## the fast tests with the newest releases of everything but torch and Flower
+	test -d $(NEWEST) || $(PYTHON) -m venv $(NEWEST)
+	$(NEWEST)/bin/python -m pip install -q --disable-pip-version-check --upgrade --upgrade-strategy eager \
+		-c constraints-torch.txt -e '.[test]'
+	$(NEWEST)/bin/python -m pytest $(PARALLEL) $(FAST)
+
+coverage: install ## which lines and branches the tests reach, in the terminal and under htmlcov/
+	$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report=term --cov-report=html
 
 lint: install ## style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+hooks: install ## style and types at every commit
+	$(BIN)/pre-commit install
 
 bench: install ## speed, as ratios measured in one run
 	$(BIN)/python -m benchmarks.solvers
@@ -51,4 +71,4 @@ consortium: install ## what ε ≤ 1 costs a consortium of hospitals; needs LOWK
 	$(BIN)/python examples/consortium.py
 
 clean:
-	rm -rf $(VENV) build dist lowkey-demo
+	rm -rf $(VENV) $(NEWEST) build dist htmlcov lowkey-demo

@@ -1,8 +1,10 @@
-"""Shared pieces of the tests: a small problem that learns, and operators of every kind."""
+"""Shared pieces of the tests: a small problem that learns, and which tests are slow or start servers."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +13,36 @@ import torch
 from hypothesis import settings
 
 from lowkey.experiments import Config, find, override, parse
+from tests.marks import PROCESSES, SLOW
 
 settings.register_profile("lowkey", deadline=None)  # a busy machine is no defect
-settings.load_profile("lowkey")
+settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)  # the same examples every time
+settings.load_profile("ci" if os.environ.get("CI") else "lowkey")
+
+TESTS = Path(__file__).parent
+FLOWER = find_spec("flwr") is not None
+collect_ignore = [] if FLOWER else ["flower", "cli/test_flower.py"]
+
+
+def pytest_report_header() -> list[str]:
+    return [] if FLOWER else ["without Flower, which is not installed: its tests are left out"]
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks by place and name. Tests of one file share fixtures and so one worker; those with servers share one too."""
+    for item in items:
+        file = item.path.relative_to(TESTS).as_posix()
+        test = f"{file}::{getattr(item, 'originalname', item.name)}"
+        group = file
+        if file in PROCESSES:
+            item.add_marker(pytest.mark.processes)
+            group = "processes"
+        if test in SLOW:
+            item.add_marker(pytest.mark.slow)
+        item.add_marker(pytest.mark.xdist_group(group))
+    if "PYTEST_XDIST_WORKER" in os.environ:  # the longest group first, so that no worker waits for it at the end
+        items.sort(key=lambda item: item.get_closest_marker("processes") is None)
 
 
 @pytest.fixture(autouse=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.cli.command import lowkey
 
 SMALL = [
     "--set", "federation.clients=400", "--set", "model.filters=[2, 4]", "--set", "model.hidden=8",
@@ -17,11 +17,6 @@ SMALL = [
 
 
 PAPER = ["--clients", 6000, "--cohort", 100]
-
-
-def lowkey(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "lowkey", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=200)
 
 
 def json_of(*arguments: object, cwd: Path | None = None) -> Any:

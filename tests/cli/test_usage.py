@@ -33,6 +33,13 @@ def test_a_usage_mistake_is_named_and_help_is_offered(arguments: list[str], name
     assert "--help' for help" in done.stderr
 
 
+def test_a_usage_mistake_in_a_process_of_its_own() -> None:
+    done = subprocess.run([sys.executable, "-m", "lowkey", "run", "--nonsense"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "--nonsense" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_no_arguments_show_the_help() -> None:
     done = lowkey()
     assert done.returncode == 2

@@ -69,7 +69,9 @@ def test_a_bundle_that_can_be_read_in_two_ways_is_refused() -> None:
         bundle_digest(bundle(("a", "1"), ("a", "2")))
 
 
-@pytest.mark.parametrize("damaged", [b"", b"no bundle", bundle(("a", "1" * 1000))[:-40]])
+@pytest.mark.parametrize(
+    "damaged", [b"", b"no bundle", bundle(("a", "1" * 1000))[:-40]], ids=["empty", "no bundle", "cut off"]
+)
 def test_a_damaged_bundle_is_refused(damaged: bytes) -> None:
     with pytest.raises(PolicyRefused, match="cannot be read"):
         bundle_digest(damaged)

@@ -1,0 +1,32 @@
+"""Which tests are slow and which start servers or nodes: in one place, so that a test file need not say it."""
+
+from __future__ import annotations
+
+PROCESSES = {
+    "flower/test_deployment.py",
+    "flower/test_processes.py",
+    "flower/test_proxy.py",
+    "flower/test_ray.py",
+    "flower/test_warm.py",
+}
+"""Files of tests that start real servers or nodes: marked ``processes``, and run one after the other."""
+
+SLOW = {
+    "cli/test_data.py::test_a_missing_library_is_named_with_its_extra",
+    "cli/test_usage.py::test_ctrl_c_ends_a_run_without_a_traceback",
+    "e2e/test_consortium.py::test_all_ways_to_train_side_by_side",
+    "e2e/test_resume.py::test_ctrl_c_leaves_a_resumable_run",
+    "e2e/test_resume.py::test_kill_at_every_state_of_the_ledger",
+    "e2e/test_resume.py::test_limits_of_clients_outlive_the_process",
+    "e2e/test_resume.py::test_privacy_target_stops_evaluates_and_stays_stopped",
+    "e2e/test_resume.py::test_workers_end_with_a_killed_parent",
+    "e2e/test_resume.py::test_three_and_three_rounds_are_six_bit_for_bit",
+    "flower/test_grid.py::test_a_fault_of_one_node_is_a_dropout_and_the_round_completes",
+    "flower/test_guard.py::test_the_guard_needs_nothing_else_in_the_path",
+    "privacy/test_ledger_crashes.py::test_killed_runs_never_pay_too_little",
+    "secagg/test_exactness.py::test_a_hundred_members_lose_ten_at_any_stage",
+    "simulation/test_audit.py::test_planted_defects_are_found_through_whole_rounds",
+    "simulation/test_library.py::test_every_scheme_learns",
+    "simulation/test_library.py::test_readme_example",
+}
+"""Tests that take more than 5 seconds, all cases of a test together, on two busy cores: marked ``slow``."""
