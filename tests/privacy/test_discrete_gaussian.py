@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import decimal
+import itertools
 import math
 from collections.abc import Iterable
 
@@ -51,6 +53,20 @@ def test_table_is_the_discrete_gaussian(std: float) -> None:
     np.testing.assert_allclose(ours[near], expected[near], rtol=1e-11)
     np.testing.assert_allclose(ours, expected, atol=1e-38)
     assert ours.sum() == pytest.approx(1.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("std", [0.3, 8.5, 250.2567])
+def test_thresholds_are_right_to_the_last_of_128_bits(std: float) -> None:
+    """Against sums of exponentials with 100 decimal digits over twice the reach; beyond the table there is nothing."""
+    table, far = discrete_gaussian._table(std), math.ceil(28 * std)
+    with decimal.localcontext(prec=100):
+        variance = decimal.Decimal(std) ** 2
+        weights = [(-(decimal.Decimal(k) ** 2) / (2 * variance)).exp() for k in range(-far, far + 1)]
+        scale = decimal.Decimal(2**128) / sum(weights)
+        exact = [int(below * scale) for below in itertools.accumulate(weights)]
+    for k in range(-table.reach, table.reach):
+        assert abs(table.cumulative(k) - exact[k + far]) <= 1
+    assert [table.cumulative(int(k)) for k in (-table.reach - 1, -far, table.reach, far)] == [0, 0, 2**128, 2**128]
 
 
 @pytest.mark.parametrize("std", [4.0, 250.2567])
