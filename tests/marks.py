@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 PROCESSES = {
-    "flower/test_deployment.py",
-    "flower/test_processes.py",
-    "flower/test_proxy.py",
+    "deployment/test_local.py",
+    "deployment/test_processes.py",
+    "deployment/test_proxy.py",
     "flower/test_ray.py",
-    "flower/test_warm.py",
+    "deployment/test_warm.py",
 }
 """Files of tests that start real servers or nodes: marked ``processes``, and run one after the other."""
 
@@ -22,7 +22,7 @@ SLOW = {
     "e2e/test_resume.py::test_workers_end_with_a_killed_parent",
     "e2e/test_resume.py::test_three_and_three_rounds_are_six_bit_for_bit",
     "flower/test_grid.py::test_a_fault_of_one_node_is_a_dropout_and_the_round_completes",
-    "flower/test_guard.py::test_the_guard_needs_nothing_else_in_the_path",
+    "deployment/test_guard.py::test_the_guard_needs_nothing_else_in_the_path",
     "privacy/test_ledger_crashes.py::test_killed_runs_never_pay_too_little",
     "secagg/test_exactness.py::test_a_hundred_members_lose_ten_at_any_stage",
     "simulation/test_audit.py::test_planted_defects_are_found_through_whole_rounds",
