@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,7 +82,7 @@ def run_audit(
     canaries: int = 40_000,
     guesses: int = 400,
     masked_rounds: int = 2,
-    defect: Defect | None = None,
+    defect: str | None = None,
     secrets: Secrets | None = None,
     workers: int = 0,
     progress: Progress = lambda done, total: None,  # noqa: ARG005
@@ -111,12 +111,14 @@ def run_audit(
     noise = float(privacy.noise_multiplier)
     if noise == 0:
         raise InvalidInput("without noise nothing is promised, so there is nothing to audit; choose a private scheme")
+    if defect is not None:
+        checks.one_of("the planted defect", defect, get_args(Defect))
     checks.at_least("trials", trials, 1)
     checks.at_least("masked rounds", masked_rounds, 0)
     checks.at_least("guesses", guesses, 1)
     checks.at_least("canaries", canaries, guesses)
     started, secrets = time.perf_counter(), secrets or OSSecrets()
-    setting = CanaryRounds.of(privacy, members, defect, secrets)
+    setting = CanaryRounds.of(privacy, members, cast("Defect | None", defect), secrets)
     size = setting.canaries
     attacked, gambled = (-(-count // size) for count in (trials, canaries))
     coins = np.zeros((gambled, size), np.bool_)
@@ -145,7 +147,7 @@ def run_audit(
             correct=_correct(views[attacked:, :size] - _THRESHOLD, coins, guesses),
             delta=privacy.delta,
         ),
-        planted=defect,
+        planted=cast("Defect | None", defect),
         noise_multiplier=noise,
         delta=privacy.delta,
         members=setting.members,
