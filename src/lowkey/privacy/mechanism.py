@@ -148,12 +148,7 @@ class NoPrivacy:
         return WireFormat(bits=None, length=num_measurements)
 
     def protect(
-        self,
-        measurement: Measurement | None,
-        *,
-        length: int,
-        clip_norm: float | None,  # noqa: ARG002
-        source: BitSource,  # noqa: ARG002
+        self, measurement: Measurement | None, *, length: int, clip_norm: float | None, source: BitSource
     ) -> Open:
         if measurement is None:
             raise CannotContribute("it has nothing to send, and vectors that are sent openly cannot hide that")
@@ -162,13 +157,7 @@ class NoPrivacy:
         return Open(measurement.value)
 
     def read_sum(
-        self,
-        total: FloatArray | Words,
-        *,
-        length: int,
-        clip_norm: float | None,
-        survivors: int,  # noqa: ARG002
-        weight: float,
+        self, total: FloatArray | Words, *, length: int, clip_norm: float | None, survivors: int, weight: float
     ) -> Mean:
         checks.vector_of("the sum", cast(FloatArray, total), length)
         return Mean(cast(FloatArray, total) / np.float32(weight), 0.0, clip_norm)
@@ -280,13 +269,7 @@ class ClientMechanism:
         return encoding.add_noise(bounded, source)
 
     def read_sum(
-        self,
-        total: FloatArray | Words,
-        *,
-        length: int,
-        clip_norm: float | None,
-        survivors: int,
-        weight: float,  # noqa: ARG002
+        self, total: FloatArray | Words, *, length: int, clip_norm: float | None, survivors: int, weight: float
     ) -> Mean:
         """Divided by the public number of expected contributors; a sum that honest members cannot make is refused."""
         if clip_norm is None:
