@@ -109,6 +109,8 @@ def run_audit(
     Each bound is above the true ε with a probability of at most its significance, 5 %. An audit that is passed proves
     nothing.
     """
+    started, secrets = time.perf_counter(), secrets or OSSecrets()
+    setting = CanaryRounds.of(privacy, members, defect, secrets)  # refuses settings with open choices
     noise = float(privacy.noise_multiplier)
     if noise == 0:
         raise InvalidInput("without noise nothing is promised, so there is nothing to audit; choose a private scheme")
@@ -116,8 +118,6 @@ def run_audit(
     checks.at_least("masked rounds", masked_rounds, 0)
     checks.at_least("guesses", guesses, 1)
     checks.at_least("canaries", canaries, guesses)
-    started, secrets = time.perf_counter(), secrets or OSSecrets()
-    setting = CanaryRounds.of(privacy, members, defect, secrets)
     size = setting.canaries
     attacked, gambled = (-(-count // size) for count in (trials, canaries))
     coins = np.zeros((gambled, size), np.bool_)
