@@ -3,7 +3,7 @@
     python tools/keep_result.py RUN_DIRECTORY NAME "lowkey run PRESET ..."
 
 Writes results/NAME.json; for names that begin with fashion-mnist_ also draws results/fashion-mnist.png anew from all
-such curves there. Of mortality it keeps the confusion matrix and the calibration of the last round as well.
+such curves there. Of binary outcomes it keeps the confusion matrix and the calibration of the last round as well.
 """
 
 from __future__ import annotations
@@ -12,18 +12,19 @@ import json
 import sys
 from pathlib import Path
 
-from lowkey.experiments.scores import evaluated_rounds, headline
+from lowkey.experiments import RunDirectory
 
 COUNTS = ("true_positives", "false_negatives", "false_positives", "true_negatives")
 RESULTS = Path(__file__).parents[1] / "results"
 
 
 def keep(run, name, command):
-    rounds = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    directory = RunDirectory.open(run)
     result = json.loads((run / "result.json").read_text(encoding="utf-8"))
-    evaluated = evaluated_rounds(rounds)
+    scores = [score.name for score in directory.config.find_task().scores]
+    evaluated = [line for line in directory.metrics() if line.get(scores[0]) is not None]
     last = evaluated[-1]
-    curve = {key: [round(r[key], 4) for r in evaluated] for key in ("round", *headline(last), "loss")}
+    curve = {key: [round(r[key], 4) for r in evaluated] for key in ("round", *scores, "loss")}
     kept = {"command": command, **result, "curve": curve}
     if "true_positives" in last:
         kept["confusion"] = {key: int(last[key]) for key in COUNTS}

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import re
-import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from lowkey.errors import RunError
+import lowkey.report
+from lowkey.errors import InvalidInput, RunError
 from lowkey.experiments import RunDirectory
-from lowkey.report import write_report
-from lowkey.report.tables import cost_megabits, load_runs
+from lowkey.report import FIGURES, Picture, write_report
+from lowkey.report.figures import figures
+from lowkey.report.runs import load_runs
+from lowkey.report.tables import cost_megabits
 from lowkey.rng import ReplaySecrets
 from lowkey.simulation import run
+from lowkey.tasks import TASKS, Score
 from tests.conftest import tiny_config
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     base = tmp_path_factory.mktemp("runs")
-    paper = ("paper.accuracy=0.61", "paper.round=25", "paper.epsilon=0.69")
+    paper = ("paper.scores.accuracy=0.61", "paper.round=25", "paper.epsilon=0.69")
     run(tiny_config("demo/fl-std"), base / "open")
     run(tiny_config("demo/fl-cs-dp", "privacy.noise_multiplier=1.0", *paper), base / "private")
     return [base / "open", base / "private"]
@@ -71,15 +75,14 @@ def test_replayed_and_fixed_size_runs_are_labelled(tmp_path: Path) -> None:
 
 
 def test_cost_is_the_papers_formula(runs: list[Path]) -> None:
-    run = load_runs(runs)[0]
-    measurements = run.summary["bytes_up_per_client"] / 4
-    assert cost_megabits(run) == pytest.approx(measurements * 32 * 3 * 5 / 400 / 1e6)
+    open_run = load_runs(runs)[0]
+    measurements = open_run.summary["bytes_up_per_client"] / 4
+    assert cost_megabits(open_run) == pytest.approx(measurements * 32 * 3 * 5 / 400 / 1e6)
 
 
-def test_repeated_presets_get_their_directorys_name(runs: list[Path], tmp_path: Path) -> None:
-    shutil.copytree(runs[0], tmp_path / "again")
-    labels = [run.label for run in load_runs([runs[0], tmp_path / "again", runs[1]])]
-    assert labels == ["demo/fl-std (open)", "demo/fl-std (again)", "demo/fl-cs-dp"]
+def test_repeated_presets_get_their_directorys_name(runs: list[Path]) -> None:
+    labels = [loaded.label for loaded in load_runs([runs[0], runs[0]])]
+    assert labels == ["demo/fl-std (open)"] * 2
 
 
 def test_unfinished_and_foreign_directories(tmp_path: Path) -> None:
@@ -89,3 +92,52 @@ def test_unfinished_and_foreign_directories(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="not a run directory"):
         write_report([tmp_path], tmp_path / "report", title="x")
     assert not (tmp_path / "report").exists()
+
+
+def test_names_are_shown_as_they_are_and_never_as_markup(tmp_path: Path) -> None:
+    run(tiny_config("demo/fl-std", "name='<b>a|b</b>'", "schedule.rounds=1"), tmp_path / "run")
+    write_report([tmp_path / "run"] * 2, tmp_path / "report", title="x")
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert "<b>" not in page
+    assert page.count("<summary>&lt;b&gt;a|b&lt;/b&gt; (run)</summary>") == 2  # also of runs with the same label
+    text = (tmp_path / "report" / "report.md").read_text()
+    table = [line for line in text.splitlines() if line.startswith("|")]
+    assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table}) == 1
+    assert r"| <b>a\|b</b> (run) |" in text
+
+
+def test_a_task_names_its_pictures(runs: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = load_runs(runs[:1])
+    mine = [replace(loaded[0], task=replace(loaded[0].task, figures=("mine", "absent")))]
+    with pytest.raises(InvalidInput, match=r"task\.figures is 'mine'.*calibration, confusion"):
+        figures(mine)
+    monkeypatch.setattr(FIGURES, "_parts", dict(FIGURES._parts))
+    FIGURES.add("mine", lambda runs: Picture("mine.png", f"{len(runs)} run", b""))
+    FIGURES.add("absent", lambda runs: None)
+    assert [picture.name for picture in figures(mine)] == ["accuracy-round.png", "accuracy-bytes.png", "mine.png"]
+
+
+def test_the_task_adds_columns_scores_and_notes(
+    runs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = replace(
+        load_runs(runs)[0].task,
+        scores=(Score("accuracy", "accuracy"), Score("loss", "loss")),
+        columns=("test_loss", "loss"),
+        notes=lambda runs: [f"{len(runs)} runs, and a remark."],
+    )
+    monkeypatch.setitem(TASKS._parts, "fashion-mnist", task)
+    _, files = write_report(runs, tmp_path, title="x")
+    assert {"accuracy-round.png", "loss-round.png"} <= {file.name for file in files}
+    text, last = (tmp_path / "report.md").read_text(), RunDirectory.open(runs[0]).metrics()[-1]
+    assert "| final accuracy / loss | test loss | loss | paper's best |" in text
+    assert f"| {last['accuracy']:.3f} / {last['loss']:.3f} | – | {last['loss']:.3f} | – |" in text
+    assert "\n- 2 runs, and a remark.\n" in text
+    assert "loss beside it is of the same round. Final values and the columns after them (test loss, loss)" in text
+
+
+def test_nothing_in_the_room_knows_a_task() -> None:
+    files = [file for file in Path(lowkey.report.__file__).parent.rglob("*") if file.suffix in (".py", ".j2")]
+    assert len(files) > 5
+    known = re.compile(r"mortality|death|died|patient|hospital|fashion|mnist", re.IGNORECASE)
+    assert [file.name for file in files if known.search(file.read_text())] == []

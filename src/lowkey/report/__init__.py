@@ -1,6 +1,8 @@
-"""Reports from run directories: tables, curves, one HTML page; and the picture of an audit. Never changes a run."""
+"""Reports from run directories: tables, pictures, one HTML page; and the picture of an audit. Never changes a run."""
 
 from lowkey.report.audits import write_audit
+from lowkey.report.canvas import Picture
+from lowkey.report.figures import FIGURES
 from lowkey.report.render import write_report
 
-__all__ = ["write_audit", "write_report"]
+__all__ = ["FIGURES", "Picture", "write_audit", "write_report"]

@@ -16,7 +16,20 @@ _ABSENT, _PRESENT, _CLAIM = "#0072b2", "#d55e00", "#000000"
 
 
 def write_audit(audit: Mapping[str, Any], out: Path) -> list[Path]:
-    """Write ``audit.json``, and ``audit.png`` drawn from it; returns both."""
+    """Write ``audit.json``, and ``audit.png`` drawn from it.
+
+    Parameters
+    ----------
+    audit : Mapping
+        Result of an audit, as numbers and text.
+    out : Path
+        Directory for both files; made if it does not exist.
+
+    Returns
+    -------
+    list of Path
+        The two files.
+    """
     out.mkdir(parents=True, exist_ok=True)
     data, picture = out / "audit.json", out / "audit.png"
     data.write_text(json.dumps(audit, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -25,7 +38,18 @@ def write_audit(audit: Mapping[str, Any], out: Path) -> list[Path]:
 
 
 def audit_figure(audit: Mapping[str, Any]) -> bytes:
-    """PNG picture of the content of an ``audit.json``."""
+    """Draw the content of an ``audit.json``.
+
+    Parameters
+    ----------
+    audit : Mapping
+        The same as for :func:`write_audit`.
+
+    Returns
+    -------
+    bytes
+        A PNG file.
+    """
     figure = new_figure(9.6, 3.8)
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
     _draw_views(left, audit)

@@ -1,25 +1,21 @@
-"""Curves of runs: their score against round, against uploaded bytes, against ε. Stars mark the paper's values."""
+"""Pictures of a report: curves of every score, and what the task names. Stars mark the paper's values."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
-from lowkey.experiments.scores import LABELS
-from lowkey.report.canvas import as_png, colour_of, new_figure
-from lowkey.report.patients import calibration_figure, confusion_figure
-from lowkey.report.tables import RunData
+from lowkey.registry import Registry
+from lowkey.report.binary import calibration, confusion
+from lowkey.report.canvas import Picture, as_png, colour_of, new_figure
+from lowkey.report.runs import RunData
+from lowkey.tasks import Score
 
+Drawing: TypeAlias = Callable[[Sequence[RunData]], Picture | None]
+"""Draws runs of one task; None where no run has what it needs."""
 
-@dataclass(frozen=True)
-class Picture:
-    """A file of the report; a wide one has a line of the page for itself."""
-
-    name: str
-    title: str
-    png: bytes = field(repr=False)
-    wide: bool = False
+FIGURES: Registry[Drawing] = Registry("task.figures", {"calibration": calibration, "confusion": confusion})
 
 
 @dataclass(frozen=True)
@@ -35,7 +31,7 @@ class _Axis:
 
 def _megabytes(run: RunData, metrics: dict[str, Any]) -> float | None:
     """None where nobody sends anything."""
-    return None if run.central else float(metrics["bytes_up_total"]) / run.config.data.clients / 1e6
+    return None if run.central else float(metrics["bytes_up_total"]) / run.config.federation.clients / 1e6
 
 
 def _published_megabytes(run: RunData) -> float | None:
@@ -71,40 +67,48 @@ _AXES = {
 
 
 def figures(runs: Sequence[RunData]) -> list[Picture]:
-    """Curves of the score of the runs, against ε only where a run has spent some; of mortality also its predictions."""
-    score = runs[0].scores[-1]
-    label = LABELS[score]
-    drawn = [
-        (f"{score}-{name}.png", f"{label[0].upper()}{label[1:]} {axis.title}", _draw(runs, score, axis))
-        for name, axis in _AXES.items()
-    ]
-    drawn += [
-        ("calibration.png", "Predicted and observed deaths", calibration_figure(runs)),
-        ("confusion.png", "Who was flagged", confusion_figure(runs)),
-    ]
-    return [Picture(name, title, png, name == "confusion.png") for name, title, png in drawn if png is not None]
+    """Draw the pictures of a report.
+
+    Parameters
+    ----------
+    runs : sequence of RunData
+        All of one task.
+
+    Returns
+    -------
+    list of Picture
+        Curves of every score, against ε only where a run has spent some; then what the task names, where a run has the
+        metrics for it.
+    """
+    task = runs[0].task
+    drawings = [FIGURES[name] for name in task.figures]  # refuses unknown names before anything is drawn
+    drawn = [_curves(runs, score, name) for score in task.scores for name in _AXES]
+    drawn += [draw(runs) for draw in drawings]
+    return [picture for picture in drawn if picture is not None]
 
 
-def _draw(runs: Sequence[RunData], score: str, axis: _Axis) -> bytes | None:
-    figure = new_figure(7.2, 4.2)
+def _curves(runs: Sequence[RunData], score: Score, name: str) -> Picture | None:
+    """One score of all runs against one axis; None where there is nothing to draw."""
+    axis, figure = _AXES[name], new_figure(7.2, 4.2)
     axes = figure.add_subplot()
     for number, run in enumerate(runs):
+        points = [(axis.value(run, m), m.get(score.name)) for m in run.evaluated]
+        shown = [(x, y) for x, y in points if x is not None and y is not None]
+        if not shown:
+            continue
         colour, paper = colour_of(number), run.config.paper
-        points = [(axis.value(run, m), m[score]) for m in run.evaluated]
-        shown = [(x, y) for x, y in points if x is not None]
-        if shown:
-            marker = "o" if len(shown) == 1 else None
-            axes.plot(*zip(*shown, strict=True), color=colour, label=run.label, linewidth=1.8, marker=marker)
-            place, value = axis.published(run), getattr(paper, score, None)
-            if place is not None and value is not None:
-                axes.plot(place, value, "*", color=colour, markersize=13, mec="white")
+        marker = "o" if len(shown) == 1 else None
+        axes.plot(*zip(*shown, strict=True), color=colour, label=run.label, linewidth=1.8, marker=marker)
+        place, value = axis.published(run), paper.scores.get(score.name) if paper else None
+        if place is not None and value is not None:
+            axes.plot(place, value, "*", color=colour, markersize=13, mec="white")
     if not axes.lines:
         return None
     if axis.logarithmic:
         axes.set_xscale("log")
-    axes.set_xlabel(axis.label)
-    axes.set_ylabel(f"test {LABELS[score]}")
+    axes.set(xlabel=axis.label, ylabel=f"test {score.label}")
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=9)
-    return as_png(figure)
+    title = f"{score.label[0].upper()}{score.label[1:]} {axis.title}"
+    return Picture(f"{score.name}-{name}.png", title, as_png(figure))

@@ -1,4 +1,7 @@
-"""What a mortality model says of the patients of the test set: how often it is right, and how far its numbers hold."""
+"""What a model says of an event that happens or does not: how often it is right, and how far its numbers hold.
+
+The words for the event and its two outcomes are those of the task.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,31 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from scipy.stats import binomtest
 
-from lowkey.report.canvas import as_png, colour_of, new_figure
-from lowkey.report.tables import RunData
+from lowkey.report.canvas import Picture, as_png, colour_of, new_figure
+from lowkey.report.runs import RunData
+from lowkey.tasks import Words
 
 _INK, _GREY, _RIGHT, _WRONG = "#222222", "#8a8a8a", "#0072b2", "#d55e00"
 _COUNTS = ("true_positives", "false_negatives", "false_positives", "true_negatives")
 _COLUMNS = 3
+_CONFIDENCE = 0.95
 
 
-def calibration_figure(runs: Sequence[RunData]) -> bytes | None:
-    """Share of deaths that was predicted, and that was seen, in tenths of the patients; None where no run knows it."""
+def calibration(runs: Sequence[RunData]) -> Picture | None:
+    """Draw the predicted against the observed share of the event, in bins of equally many examples.
+
+    Parameters
+    ----------
+    runs : sequence of RunData
+        All of one task; those whose last evaluation has "calibration" are drawn.
+
+    Returns
+    -------
+    Picture or None
+        None where no run has it.
+    """
     known = [(run, colour_of(number)) for number, run in enumerate(runs) if run.last_test.get("calibration")]
     if not known:
         return None
@@ -33,12 +50,20 @@ def calibration_figure(runs: Sequence[RunData]) -> bytes | None:
         _draw_corrected(corrected, run, colour, low)
         predicted, _, observed, _ = zip(*run.last_test["calibration"], strict=True)
         raw.plot(predicted, [max(share, low) for share in observed], "--", color=colour, linewidth=1.2, alpha=0.6)
+    event = runs[0].task.words.event
     corrected.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high))
-    corrected.set(xlabel="predicted risk of death (log)", ylabel="share that died (log)")
-    corrected.set_title("corrected by the share of deaths", fontsize=10)
+    corrected.set(xlabel=f"predicted risk of {event} (log)", ylabel=f"observed risk of {event} (log)")
+    corrected.set_title("corrected by the share in the test set", fontsize=10)
     raw.set(xlim=(0, 1), xticks=(0, 0.5, 1), xlabel="predicted")
     raw.set_title("before correction", fontsize=10)
-    steps = (1, 2, 5) if high < 100 * low else (1, 3) if high < 1000 * low else (1,)
+    _in_percent(corrected, raw, decades=math.log10(high / low))
+    corrected.legend(frameon=False, fontsize=9, loc="upper left")
+    return Picture("calibration.png", f"Predicted and observed risk of {event}", as_png(figure))
+
+
+def _in_percent(corrected: Axes, raw: Axes, *, decades: float) -> None:
+    """Ticks in percent, as many as there is room for; and the frame of all pictures."""
+    steps = (1, 2, 5) if decades < 2 else (1, 3) if decades < 3 else (1,)
     for axis in (corrected.xaxis, corrected.yaxis):
         axis.set_major_locator(LogLocator(subs=steps))
         axis.set_minor_formatter(NullFormatter())
@@ -47,30 +72,32 @@ def calibration_figure(runs: Sequence[RunData]) -> bytes | None:
     for axes in (corrected, raw):
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
-    corrected.legend(frameon=False, fontsize=9, loc="upper left")
-    return as_png(figure)
 
 
 def _draw_corrected(axes: Axes, run: RunData, colour: str, floor: float) -> None:
-    """Bins without a death lie on the lower edge, hollow; thin lines are 95 % intervals of the observed share."""
+    """Bins without the event lie on the lower edge, hollow; thin lines are intervals of the observed share."""
     _, corrected, observed, counts = zip(*run.last_test["calibration"], strict=True)
     axes.plot(corrected, [max(share, floor) for share in observed], color=colour, linewidth=1.8, label=run.label)
     for place, share, count in zip(corrected, observed, counts, strict=True):
-        low, high = wilson_interval(share, count)
-        axes.plot([place, place], [max(low, floor), high], color=colour, linewidth=1, alpha=0.35)
+        interval = binomtest(round(share * count), int(count)).proportion_ci(_CONFIDENCE, method="wilson")
+        axes.plot([place, place], [max(interval.low, floor), interval.high], color=colour, linewidth=1, alpha=0.35)
         fill = colour if share > 0 else "white"
         axes.plot(place, max(share, floor), "o", color=colour, mfc=fill, markersize=5, clip_on=False, zorder=4)
 
 
-def wilson_interval(share: float, count: float, z: float = 1.96) -> tuple[float, float]:
-    """Of a share seen in so many examples: Wilson (1927)."""
-    centre, spread = share + z * z / (2 * count), z * math.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2)
-    scale = 1 + z * z / count
-    return (centre - spread) / scale, (centre + spread) / scale
+def confusion(runs: Sequence[RunData]) -> Picture | None:
+    """Draw how many examples of each outcome were flagged, one matrix for each run.
 
+    Parameters
+    ----------
+    runs : sequence of RunData
+        All of one task; those whose last evaluation has the four counts are drawn.
 
-def confusion_figure(runs: Sequence[RunData]) -> bytes | None:
-    """One matrix per run; None where no run has the counts."""
+    Returns
+    -------
+    Picture or None
+        None where no run has them.
+    """
     known = [run for run in runs if all(name in run.last_test for name in _COUNTS)]
     if not known:
         return None
@@ -79,10 +106,10 @@ def confusion_figure(runs: Sequence[RunData]) -> bytes | None:
     figure = new_figure(3.3 * columns + 0.4, 2.75 * lines)
     places = list(figure.subplots(lines, columns, squeeze=False).flat)
     for place, run in zip(places, known, strict=False):
-        _draw_confusion(place, run.label, run.last_test)
+        _draw_confusion(place, run.label, run.last_test, run.task.words)
     for place in places[len(known) :]:
         place.set_axis_off()
-    return as_png(figure)
+    return Picture("confusion.png", "Flagged or not, by outcome", as_png(figure), wide=True)
 
 
 def _shade(share: float, *, right: bool) -> tuple[float, ...]:
@@ -90,7 +117,7 @@ def _shade(share: float, *, right: bool) -> tuple[float, ...]:
     return tuple(1 - share * (1 - part) for part in to_rgb(_RIGHT if right else _WRONG))
 
 
-def _draw_confusion(axes: Axes, label: str, metrics: dict[str, Any]) -> None:
+def _draw_confusion(axes: Axes, label: str, metrics: dict[str, Any], words: Words) -> None:
     found, missed, false, right = (int(metrics[name]) for name in _COUNTS)
     table = [(found, missed), (false, right)]
     shares = [[count / max(sum(row), 1) for count in row] for row in table]
@@ -103,8 +130,8 @@ def _draw_confusion(axes: Axes, label: str, metrics: dict[str, Any]) -> None:
             axes.text(x, y - 0.08, f"{100 * shares[y][x]:.1f} %", ha="center", va="center", color=ink, fontsize=13)
             axes.text(x, y + 0.22, f"{count:,}", ha="center", va="center", color=ink, fontsize=9)
     axes.set_xticks([0, 1], ["flagged", "not flagged"])
-    axes.set_yticks([0, 1], ["died", "survived"])
+    axes.set_yticks([0, 1], [words.happened, words.did_not])
     axes.tick_params(length=0, top=True, bottom=False, labeltop=True, labelbottom=False)
     axes.spines[:].set_visible(False)
     axes.set_title(f"{label}\nround {metrics['round']}", fontsize=9.5)
-    axes.set_xlabel(f"of those who died, {100 * shares[0][0]:.0f} % were flagged", fontsize=9.5)
+    axes.set_xlabel(f"{words.happened}: {100 * shares[0][0]:.0f} % were flagged", fontsize=9.5)

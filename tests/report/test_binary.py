@@ -1,4 +1,4 @@
-"""Reports of mortality: other scores, calibration, confusion, and what is said of data that is nobody's."""
+"""Reports of tasks with a binary outcome: two scores, calibration, confusion, and the words and notes of the task."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ import pytest
 from lowkey.errors import RunError
 from lowkey.experiments import RunDirectory
 from lowkey.report import write_report
+from lowkey.report.binary import calibration, confusion
 from lowkey.report.figures import _published_megabytes
-from lowkey.report.patients import calibration_figure, wilson_interval
-from lowkey.report.tables import header, load_runs, rows
+from lowkey.report.runs import load_runs
+from lowkey.report.tables import header, rows
 from lowkey.simulation import run
+from lowkey.tasks import Words
 from tests.conftest import tiny_config, tiny_hospital
 
 TOOL = Path(__file__).parents[2] / "tools" / "keep_result.py"
@@ -43,8 +45,8 @@ def rewrite(path: Path, source: Path, *lines: dict[str, object]) -> Path:
 def test_report_of_mortality(runs: list[Path], tmp_path: Path) -> None:
     summaries, files = write_report(runs, tmp_path, title="x")
     assert {f.name for f in files} == {
-        "report.md", "report.html", "auroc-round.png", "auroc-bytes.png", "auroc-epsilon.png", "calibration.png",
-        "confusion.png",
+        "report.md", "report.html", "calibration.png", "confusion.png",
+        *(f"{score}-{axis}.png" for score in ("balanced_accuracy", "auroc") for axis in ("round", "bytes", "epsilon")),
     }  # fmt: skip
     for file in files:
         assert file.suffix != ".png" or file.read_bytes().startswith(b"\x89PNG")
@@ -52,11 +54,12 @@ def test_report_of_mortality(runs: list[Path], tmp_path: Path) -> None:
     text = (tmp_path / "report.md").read_text()
     for part in (
         "best balanced accuracy / AUROC @ round", "0.74 / 0.82 @ 99", "0.69 / 0.76 @ 100, ε 1",
-        "private database (Premier)", "share of deaths (", "nobody's data is in it: hospital/synthetic/fl-std, ",
-        "![AUROC by round](auroc-round.png)",
+        "measured on other data (Premier)", "share of deaths (", "nobody's data is in it: hospital/synthetic/fl-std, ",
+        "![AUROC by round](auroc-round.png)", "risk of death](calibration.png)",
+        "columns after them (sensitivity, specificity)",
     ):  # fmt: skip
         assert part in text
-    assert (tmp_path / "report.html").read_text().count("data:image/png;base64,") == 5
+    assert (tmp_path / "report.html").read_text().count("data:image/png;base64,") == 8
 
 
 def test_table_of_mortality(runs: list[Path], tmp_path: Path) -> None:
@@ -83,7 +86,9 @@ def test_data_in_one_place_sends_nothing(tmp_path: Path) -> None:
 
 def test_images_and_mortality_do_not_go_into_one_report(runs: list[Path], tmp_path: Path) -> None:
     run(tiny_config("demo/fl-std", "schedule.rounds=1"), tmp_path / "images")
-    with pytest.raises(RunError, match=r"balanced accuracy / AUROC.*images by accuracy.*one report per task"):
+    with pytest.raises(
+        RunError, match=r"open is of the task mortality.*images is of the task fashion-mnist.*one report"
+    ):
         write_report([runs[0], tmp_path / "images"], tmp_path / "report", title="x")
     assert not (tmp_path / "report").exists()
     assert "sensitivity" not in header(load_runs([tmp_path / "images"]))
@@ -91,7 +96,7 @@ def test_images_and_mortality_do_not_go_into_one_report(runs: list[Path], tmp_pa
 
 def test_runs_without_calibration_or_without_deaths_in_a_bin(runs: list[Path], tmp_path: Path) -> None:
     old = rewrite(tmp_path / "old", runs[0], {"calibration": []})
-    assert calibration_figure(load_runs([old])) is None
+    assert calibration(load_runs([old])) is None
     _, files = write_report([old], tmp_path / "report", title="x")
     assert "calibration.png" not in {f.name for f in files}
     assert "Calibration" not in (tmp_path / "report" / "report.md").read_text()
@@ -101,17 +106,32 @@ def test_runs_without_calibration_or_without_deaths_in_a_bin(runs: list[Path], t
 
 
 def test_the_papers_upload_is_not_that_of_another_model(runs: list[Path]) -> None:
-    run = load_runs(runs)[0]
-    assert run.config.paper is not None
-    assert _published_megabytes(run) is None
-    same = run.config.model_copy(update={"paper": run.config.paper.model_copy(update={"data": None})})
-    per_round = run.metrics[-1]["bytes_up_total"] / 2 / 5 / 1e6
-    assert _published_megabytes(replace(run, config=same)) == pytest.approx(99 * per_round)
+    loaded = load_runs(runs)[0]
+    assert loaded.config.paper is not None
+    assert _published_megabytes(loaded) is None
+    same = replace(loaded.config, paper=replace(loaded.config.paper, data=None))
+    per_round = loaded.metrics[-1]["bytes_up_total"] / 2 / 5 / 1e6
+    assert _published_megabytes(replace(loaded, config=same)) == pytest.approx(99 * per_round)
 
 
-def test_wilson_interval() -> None:
-    assert wilson_interval(0.0, 10) == pytest.approx((0.0, 0.2775), abs=1e-4)  # as in tables
-    assert wilson_interval(0.5, 100) == pytest.approx((0.4038, 0.5962), abs=1e-4)
+def test_pictures_use_the_words_of_the_task(runs: list[Path]) -> None:
+    own = load_runs(runs)
+    neutral = [replace(loaded, task=replace(loaded.task, words=Words())) for loaded in own]
+    for draw in (calibration, confusion):
+        mine, other = draw(own), draw(neutral)
+        assert mine is not None
+        assert other is not None
+        assert mine.png != other.png
+    picture = calibration(neutral)
+    assert picture is not None
+    assert picture.title == "Predicted and observed risk of event"
+
+
+def test_confusion_needs_all_four_counts(runs: list[Path]) -> None:
+    loaded = load_runs(runs)[0]
+    assert confusion([loaded]) is not None
+    kept = {name: value for name, value in loaded.last_test.items() if name != "true_negatives"}
+    assert confusion([replace(loaded, metrics=[kept])]) is None
 
 
 @pytest.fixture

@@ -1,0 +1,89 @@
+"""What the figures of a report do and do not say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lowkey.experiments.scores import labels
+from lowkey.privacy import Epsilon, guarantee_lines
+from lowkey.report.runs import RunData
+
+
+def notes(runs: Sequence[RunData]) -> list[str]:
+    """Say how to read a report.
+
+    Parameters
+    ----------
+    runs : sequence of RunData
+        All of one task.
+
+    Returns
+    -------
+    list of str
+        About scores, cost and published values; what the task has to say; and what each run promises, or that it
+        promises nothing.
+    """
+    private = [run for run in runs if run.private]
+    return [
+        _about_scores(runs[0]),
+        "Cost is that of the paper's tables: expected upload of one enrolled client over the run, in megabits, at 32 "
+        "bits a number. Upload is what was really sent: integers of fewer bits, by rosters larger than the cohort.",
+        *_about_published(runs),
+        *runs[0].task.notes(runs),
+        *_about_privacy(private),
+    ]
+
+
+def _about_scores(run: RunData) -> str:
+    """Of which rounds the figures are."""
+    first, others = labels(run.scores[:1]), labels(run.scores[1:])
+    best = (
+        f"Best {first} is the best round on the test set, the paper's protocol; choosing it there is not private."
+        + (f" {others} beside it is of the same round." if others else "")
+    )
+    columns = ", ".join(name.replace("_", " ") for name in run.task.columns)
+    if columns:
+        return f"{best} Final values and the columns after them ({columns}) are of the last round."
+    return f"{best} Final {labels(run.scores)} is that of the last round."
+
+
+def _about_published(runs: Sequence[RunData]) -> list[str]:
+    """What the stars are, and what they were measured on."""
+    published = [run.config.paper for run in runs if run.config.paper]
+    lines = ["Stars in the pictures are the paper's values."] if published else []
+    elsewhere = sorted({paper.data for paper in published if paper.data})
+    if elsewhere:
+        lines.append(
+            f"The paper's values were measured on other data ({', '.join(elsewhere)}) than these runs; against "
+            "uploaded bytes they are not drawn, since upload depends on the model, and that on the data."
+        )
+    return lines
+
+
+def _about_privacy(runs: Sequence[RunData]) -> list[str]:
+    lines = []
+    for run in runs:
+        if run.claims_privacy and run.summary["epsilon_pld"] is not None:
+            sentences = ". ".join(line.removesuffix(".") for line in _guarantee(run))
+            lines.append(f"{run.label}: {sentences}. Hyper-parameters were chosen outside the budget.")
+    if any(run.config.scheme().privacy.sampling.mode == "fixed" for run in runs):
+        lines.append("Cohorts of a fixed size: the paper's ε does not hold; ε here is for replacing one client.")
+    replayed = [run for run in runs if not run.claims_privacy]
+    return lines + [f"{run.label}: NO PRIVACY CLAIMED, its secrets were replayed from a seed." for run in replayed]
+
+
+def _guarantee(run: RunData) -> list[str]:
+    """What a run promises, to whom, and what it does not."""
+    privacy, summary = run.config.scheme().privacy, run.summary
+    event, promise = privacy.event(), privacy.promise()
+    assert event is not None  # as it has an ε
+    assert promise is not None
+    limit, rounds = privacy.max_contributions, summary["rounds"]
+    return guarantee_lines(
+        event,
+        released=Epsilon(*(summary[f"epsilon_{name}"] for name in ("paper", "rdp", "pld"))),
+        server=summary["epsilon_server"],
+        participations=rounds if limit is None else min(rounds, limit),
+        delta=privacy.delta,
+        shares=promise.shares,
+    )

@@ -1,0 +1,127 @@
+"""Runs as the report sees them, read from their directories."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lowkey.errors import RunError
+from lowkey.experiments import Config, RunDirectory
+from lowkey.experiments.scores import evaluated_rounds, labels
+from lowkey.tasks import Score, Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunData:
+    """One run as the report sees it.
+
+    Attributes
+    ----------
+    path : Path
+        Its directory.
+    label : str
+        What it is called in tables and pictures.
+    config : Config
+        Its settings.
+    task : Task
+        What it learns, and what it is judged by.
+    metrics : list of dict
+        One for each round.
+    summary : dict
+        Its figures so far, see :meth:`lowkey.experiments.RunDirectory.summary`.
+    claims_privacy : bool
+        False when its secrets were replayed.
+    """
+
+    path: Path
+    label: str
+    config: Config = field(repr=False)
+    task: Task = field(repr=False)
+    metrics: list[dict[str, Any]] = field(repr=False)
+    summary: dict[str, Any] = field(repr=False)
+    claims_privacy: bool
+
+    @property
+    def scores(self) -> tuple[Score, ...]:
+        """What the run is judged by."""
+        return self.task.scores
+
+    @property
+    def evaluated(self) -> list[dict[str, Any]]:
+        """The rounds in which the model was evaluated."""
+        return evaluated_rounds(self.metrics, self.scores)
+
+    @property
+    def last_test(self) -> dict[str, Any]:
+        """The last of them."""
+        return self.evaluated[-1]
+
+    @property
+    def central(self) -> bool:
+        """Whether one client holds all data, and no update is on any wire."""
+        return self.config.federation.clients == 1
+
+    @property
+    def private(self) -> bool:
+        """Whether anything is promised to clients."""
+        return self.config.privacy is not None
+
+
+def load_runs(paths: Sequence[Path]) -> list[RunData]:
+    """Read runs of one task.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        Run directories. Where presets repeat, labels are made distinct by the directory's name.
+
+    Returns
+    -------
+    list of RunData
+        In the same order.
+
+    Raises
+    ------
+    RunError
+        For what is no run directory, has no evaluated round, or is of another task than the first.
+    """
+    directories = [RunDirectory.open(path) for path in paths]
+    _require_one_task(directories)
+    names = [directory.config.name for directory in directories]
+    return [
+        _read(directory, name if names.count(name) == 1 else f"{name} ({directory.path.name})")
+        for directory, name in zip(directories, names, strict=True)
+    ]
+
+
+def _read(directory: RunDirectory, label: str) -> RunData:
+    run = RunData(
+        path=directory.path,
+        label=label,
+        config=directory.config,
+        task=directory.config.find_task(),
+        metrics=directory.metrics(),
+        summary=directory.summary(),
+        claims_privacy=directory.claims_privacy,
+    )
+    if not run.evaluated:
+        raise RunError(
+            f"{run.path} has no evaluated round: either it has just begun, or its task brings no test data; "
+            "'lowkey status' tells how far it is"
+        )
+    return run
+
+
+def _require_one_task(directories: Sequence[RunDirectory]) -> None:
+    def words(directory: RunDirectory) -> str:
+        config = directory.config
+        return f"{directory.path} is of the task {config.task}, judged by {labels(config.find_task().scores)}"
+
+    first = directories[0]
+    for directory in directories:
+        if directory.config.task != first.config.task:
+            raise RunError(
+                f"{words(first)}; {words(directory)}: they cannot be compared; make one report for each task"
+            )
