@@ -108,17 +108,18 @@ def run_audit(
     Each bound is above the true ε with a probability of at most its significance, 5 %. An audit that is passed proves
     nothing.
     """
+    started, secrets = time.perf_counter(), secrets or OSSecrets()
+    if defect is not None:
+        checks.one_of("the planted defect", defect, get_args(Defect))
+    planted = cast("Defect | None", defect)
+    setting = CanaryRounds.of(privacy, members, planted, secrets)  # refuses settings with open choices
     noise = float(privacy.noise_multiplier)
     if noise == 0:
         raise InvalidInput("without noise nothing is promised, so there is nothing to audit; choose a private scheme")
-    if defect is not None:
-        checks.one_of("the planted defect", defect, get_args(Defect))
     checks.at_least("trials", trials, 1)
     checks.at_least("masked rounds", masked_rounds, 0)
     checks.at_least("guesses", guesses, 1)
     checks.at_least("canaries", canaries, guesses)
-    started, secrets = time.perf_counter(), secrets or OSSecrets()
-    setting = CanaryRounds.of(privacy, members, cast("Defect | None", defect), secrets)
     size = setting.canaries
     attacked, gambled = (-(-count // size) for count in (trials, canaries))
     coins = np.zeros((gambled, size), np.bool_)
@@ -147,7 +148,7 @@ def run_audit(
             correct=_correct(views[attacked:, :size] - _THRESHOLD, coins, guesses),
             delta=privacy.delta,
         ),
-        planted=cast("Defect | None", defect),
+        planted=planted,
         noise_multiplier=noise,
         delta=privacy.delta,
         members=setting.members,
