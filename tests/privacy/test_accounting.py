@@ -252,6 +252,22 @@ def test_bad_events_are_refused(bad: dict[str, Any]) -> None:
         Event.from_json(FASHION.to_json() | bad)
 
 
+@pytest.mark.parametrize(
+    ("probability", "coin", "candidate", "mode"),
+    [
+        (1.0, 1.0, 1.0, "all"),
+        (0.95, 1.0, 0.95, "poisson_padded"),
+        (0.95, 0.95, 1.0, "secret_poisson"),
+        (0.1, 0.5, 0.2, "secret_poisson"),
+    ],
+)
+def test_what_an_event_says_of_its_sampling(probability: float, coin: float, candidate: float, mode: str) -> None:
+    event = Event(noise_multiplier=1.0, sampling_probability=probability, coin=coin)
+    assert (event.candidate_probability, event.mode) == (candidate, mode)
+    assert event.sensitivity == 1.0
+    assert replace(event, adjacency="replace-one").sensitivity == 2.0
+
+
 def test_events_survive_json_and_nothing_else_passes() -> None:
     event = make_sampling("secret_poisson", population=6000, cohort=100, roster=1000).event(1.54, honest=900)
     table = json.loads(json.dumps(event.to_json()))
