@@ -252,6 +252,11 @@ def test_bad_events_are_refused(bad: dict[str, Any]) -> None:
         Event.from_json(FASHION.to_json() | bad)
 
 
+@pytest.mark.parametrize("fine", [{"population": 1, "roster": 1, "honest": 1}, {"roster": 6000, "honest": 6000}])
+def test_events_at_their_limits_are_accepted(fine: dict[str, int]) -> None:
+    assert {name: getattr(replace(FASHION, **fine), name) for name in fine} == fine  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("probability", "coin", "candidate", "mode"),
     [
