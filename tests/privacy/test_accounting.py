@@ -169,7 +169,22 @@ def test_rounds_add_up_in_any_order() -> None:
     assert together.pld > max(epsilon([event], DELTA).pld for event in (one, other, everybody))
     assert together.rdp is not None
     assert together.pld < together.rdp
-    assert epsilon([], DELTA).pld == 0.0
+
+
+def test_nothing_played_is_nothing_spent() -> None:
+    spent = epsilon([], DELTA)
+    assert (spent.paper, spent.rdp, spent.pld, spent.claimed) == (0.0, 0.0, 0.0, 0.0)
+    assert claimed_epsilon([], DELTA) == 0.0
+
+
+def test_little_noise_needs_orders_between_whole_numbers() -> None:
+    accountant = RdpAccountant()
+    accountant.compose(dp_accounting.GaussianDpEvent(0.3))
+    found = epsilon([Event(noise_multiplier=0.3, sampling_probability=1.0)], DELTA).rdp
+    assert found == pytest.approx(accountant.get_epsilon(DELTA))
+    whole = RdpAccountant(range(2, 65))
+    whole.compose(dp_accounting.GaussianDpEvent(0.3))
+    assert found < whole.get_epsilon(DELTA) - 0.1
 
 
 @pytest.mark.parametrize(("event", "expected"), [(FASHION, (3.3534, 4.9076)), (MEDICAL, (3.3732, 4.9931))], ids=NAMES)

@@ -43,6 +43,10 @@ def test_secret_coins_help_against_the_server(coin: float, participations: int, 
     assert server_epsilon(1.54, participations, DELTA, coin=coin) == pytest.approx(expected, abs=5e-3)
 
 
+def test_a_coin_that_rarely_falls_on_tails_helps_a_little() -> None:
+    assert 9.0 < server_epsilon(1.54, 10, DELTA, coin=0.9) < 10.32  # 10.3277 without
+
+
 def test_when_everybody_flips_a_coin_the_server_sees_no_more_than_others() -> None:
     event = replace(make_sampling("secret_poisson", population=6000, cohort=100).event(1.54), count=200)
     assert server_epsilon(1.54, 200, DELTA, coin=event.coin) == claimed_epsilon([event], DELTA)
@@ -107,6 +111,12 @@ def test_choosing_the_best_of_many_runs(event: Event, runs: float, expected: flo
     assert search_epsilon(event, runs, DELTA) == pytest.approx(expected, abs=5e-4)
 
 
+def test_a_search_of_one_run_costs_no_less_than_the_run() -> None:
+    spent = epsilon([FASHION], DELTA).rdp
+    assert spent is not None
+    assert spent <= search_epsilon(FASHION, 1, DELTA) < search_epsilon(FASHION, 2, DELTA)
+
+
 def test_a_search_over_padded_rosters() -> None:
     padded = replace(FASHION, roster=160)
     assert search_epsilon(FASHION, 10, DELTA) < search_epsilon(padded, 10, DELTA) < 1.66
@@ -131,6 +141,9 @@ def test_bad_views_are_refused() -> None:
         (lambda: search_epsilon(fixed, 2, DELTA), "Poisson"),
         (lambda: search_epsilon(FASHION, 0.5, DELTA), "at least 1"),
         (lambda: search_epsilon(FASHION, math.nan, DELTA), "at least 1"),
+        (lambda: search_epsilon(FASHION, math.inf, DELTA), "at least 1"),
+        (lambda: search_epsilon(FASHION, 2, 1.0), "delta"),
+        (lambda: group_epsilon(FASHION, 2, 1.0), "delta"),
     ):
         with pytest.raises(InvalidInput, match=named):
             bad()
