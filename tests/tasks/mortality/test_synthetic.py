@@ -6,8 +6,6 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from lowkey.data.hospital import Layout, SyntheticHospitalData, bayes_auroc, make_synthetic_hospital_data
-from lowkey.data.hospital import synthetic as module
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
