@@ -10,7 +10,7 @@ import typer
 from lowkey.cli.output import JsonOption, SetOption, echo_lines, emit
 from lowkey.errors import ConfigError
 
-app = typer.Typer(help="Public data sets that Lowkey can learn from.", no_args_is_help=True)
+app = typer.Typer(help="Public data sets that Lowkey can learn from.")
 
 
 @app.command("check")
