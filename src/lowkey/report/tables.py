@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lowkey.experiments.scores import labels, values
+from lowkey.figures import round_up
 from lowkey.privacy import paper_megabits
 from lowkey.report.runs import RunData
-from lowkey.rounding import round_up
 
 
 def header(runs: Sequence[RunData]) -> tuple[str, ...]:
