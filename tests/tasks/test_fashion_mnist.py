@@ -1,4 +1,4 @@
-"""Loading Fashion-MNIST: the bundled sample, directories, downloads, and damage."""
+"""Fashion-MNIST: the network; loading the bundled sample, directories, downloads, and damage."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 
 from lowkey.errors import DataError
+from lowkey.learning import model_vector
 from lowkey.tasks.fashion_mnist import images
+from lowkey.tasks.fashion_mnist.cnn import FashionCNN
 from lowkey.tasks.fashion_mnist.images import ImageClients, load_fashion_mnist
 from lowkey.tasks.partition import iid_shards
 
@@ -26,7 +28,9 @@ def idx(name: str) -> bytes:
     rng = np.random.default_rng(len(name))
     pictures = "images" in name
     count = 20 if "train" in name else 10
-    return bytes(16 if pictures else 8) + rng.integers(0, 10, count * (784 if pictures else 1), dtype=np.uint8).tobytes()
+    return (
+        bytes(16 if pictures else 8) + rng.integers(0, 10, count * (784 if pictures else 1), dtype=np.uint8).tobytes()
+    )
 
 
 @pytest.fixture
@@ -42,6 +46,10 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         else:
             (place / f"{name}.gz").write_bytes(gzip.compress(content))
     return place
+
+
+def test_the_papers_network_has_exactly_its_parameters() -> None:
+    assert model_vector(FashionCNN()).size == 1_663_370
 
 
 def test_bundled_sample() -> None:

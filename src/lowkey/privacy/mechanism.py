@@ -204,9 +204,11 @@ class ClientMechanism:
     private: bool = field(default=True, init=False)
 
     def __post_init__(self) -> None:
-        if self.settings.noise_multiplier == "auto" or self.settings.bits is None:
+        open_choices = "auto" in (self.settings.noise_multiplier, self.settings.max_contributions)
+        if open_choices or self.settings.bits is None:
             raise InvalidInput("the privacy settings have open choices; call ClientPrivacy.resolve first")
         require_small_delta(self.settings.delta, self.sampling.population)
+        _ = self.shares  # refuses settings that leave no honest share of noise
         if self.settings.clip == "adaptive" and self.adaptive is not None and self.noise_multiplier > 0:
             self.adaptive.value_multiplier(self.noise_multiplier)  # refuses noise that would drown the votes
 
@@ -237,7 +239,7 @@ class ClientMechanism:
     @property
     def max_contributions(self) -> int | None:
         limit = self.settings.max_contributions
-        return limit if isinstance(limit, int) else None
+        return None if limit == "unlimited" else int(limit)
 
     @cached_property
     def shares(self) -> NoiseShares:
