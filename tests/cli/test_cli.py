@@ -191,7 +191,18 @@ def test_run_of_mortality(tmp_path: Path) -> None:
 
 
 def test_run_report_resume(tmp_path: Path) -> None:
-    command = ["run", "demo/fl-cs-dp", *SMALL, *CHUNKS, "--set", "privacy.noise_multiplier=1.0", "--out", "r", "--seed", 3]
+    command = [
+        "run",
+        "demo/fl-cs-dp",
+        *SMALL,
+        *CHUNKS,
+        "--set",
+        "privacy.noise_multiplier=1.0",
+        "--out",
+        "r",
+        "--seed",
+        3,
+    ]
     result = json_of(*command, "--rounds", 2, "--track", "tensorboard", cwd=tmp_path)
     assert set(result) >= {
         "preset", "rounds", "best_accuracy", "best_round", "final_accuracy", "epsilon_paper", "epsilon_rdp",
@@ -222,11 +233,17 @@ def test_default_directory_follows_preset_and_seed(tmp_path: Path) -> None:
         (["run"], "name a preset"),
         (["run", "demo/fl-st"], "did you mean demo/fl-std"),
         (["run", "demo/fl-cs", "--set", "codec.rato=0.1"], "did you mean codec.ratio"),
-        (["run", "demo/fl-std", "--set", "codec.chunks=3"], "codec.chunks is a setting of 'chunked-dct', but codec.kind"),
+        (
+            ["run", "demo/fl-std", "--set", "codec.chunks=3"],
+            "codec.chunks is a setting of 'chunked-dct', but codec.kind",
+        ),
         (["run", "demo/fl-std", "--set", "server.optimiser=adma"], "did you mean 'adam'?"),
         (["run", "demo/fl-std", "--seed", "-1"], "seed is -1; it must be at least 0"),
         (["run", "demo/fl-cs", "--set", "codec.ratio=1e-9"], "codec.ratio is 1e-09"),
-        (["run", "demo/fl-std-dp", "--set", "privacy.noise_multiplier=0"], "noise_multiplier is 0, which protects nobody"),
+        (
+            ["run", "demo/fl-std-dp", "--set", "privacy.noise_multiplier=0"],
+            "noise_multiplier is 0, which protects nobody",
+        ),
         (["run", "demo/fl-std-dp", "--set", "privacy.clip_norm=1e12"], "clip_norm is 1e+12; it must be at most 1e+06"),
         (["run", "demo/fl-std", "--set", "task=nonsense"], "task is 'nonsense', which is neither a task of Lowkey"),
         (["run", "demo/fl-cs", "--set", "codec.ratio=0"], "codec.ratio"),

@@ -201,8 +201,8 @@ def _running(pid: int) -> bool:
 def test_ctrl_c_leaves_a_resumable_run(tmp_path: Path) -> None:
     out = tmp_path / "run"
     options = [
-        "--set", "federation.clients=400", "--set", "model.hidden=8", "--set", "federation.cohort=10", "--rounds", "400",
-        "--out", str(out), "--set", "runtime.workers=2",
+        "--set", "federation.clients=400", "--set", "model.hidden=8", "--set", "federation.cohort=10",
+        "--rounds", "400", "--out", str(out), "--set", "runtime.workers=2",
     ]  # fmt: skip
     command = [sys.executable, "-m", "lowkey", "run", "demo/fl-std", *options]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
@@ -248,9 +248,7 @@ def test_replayed_secrets_mark_the_run(tmp_path: Path) -> None:
     assert RunDirectory.open(tmp_path / "one").metrics()[-1]["epsilon_pld"] is None
     run(tiny_config(CS_DP, NOISE), tmp_path / "two")
     assert RunDirectory.open(tmp_path / "two").claims_privacy is True
-    run(
-        tiny_config(CS_DP, NOISE, "schedule.rounds=4"), tmp_path / "two", resume=True, secrets=ReplaySecrets(0)
-    )
+    run(tiny_config(CS_DP, NOISE, "schedule.rounds=4"), tmp_path / "two", resume=True, secrets=ReplaySecrets(0))
     assert RunDirectory.open(tmp_path / "two").claims_privacy is False
 
 
@@ -286,9 +284,7 @@ def test_runs_on_one_population_share_a_ledger_and_a_budget(tmp_path: Path) -> N
 
 
 def test_limits_of_clients_outlive_the_process(tmp_path: Path) -> None:
-    config = tiny_config(
-        CS_DP, NOISE, "federation.cohort=400", "privacy.max_contributions=2", "privacy.epsilon=90"
-    )
+    config = tiny_config(CS_DP, NOISE, "federation.cohort=400", "privacy.max_contributions=2", "privacy.epsilon=90")
     run(config, tmp_path / "run")
     counts = json.loads((tmp_path / "run" / "clients.json").read_text())
     assert set(counts.values()) == {3}  # asked in each of three rounds, though the last found zeros

@@ -395,7 +395,9 @@ def test_resolving_leaves_no_open_choice() -> None:
     fewer = load_config("fashion-mnist/fl-std-dp", [*auto, "privacy.rounds=50"]).privacy
     assert fewer.noise_multiplier < resolved.noise_multiplier  # calibrated for 50 rounds, whatever is played
     with pytest.raises(InvalidInput, match="resolve the configuration first"):
-        _ = parse(override(find("fashion-mnist/fl-std-dp"), ["schedule.rounds=auto", "privacy.epsilon=1"])).schedule.last_round
+        _ = parse(
+            override(find("fashion-mnist/fl-std-dp"), ["schedule.rounds=auto", "privacy.epsilon=1"])
+        ).schedule.last_round
 
 
 def test_for_nodes_every_node_is_one_client() -> None:

@@ -175,7 +175,9 @@ def test_as_many_datasets_as_clients(study: Path) -> None:
 
 
 def test_a_module_that_does_not_exist(study: Path) -> None:
-    with pytest.raises(ConfigError, match=r"task is 'my_stduy', which is neither a task of Lowkey \(fashion-mnist, mor"):
+    with pytest.raises(
+        ConfigError, match=r"task is 'my_stduy', which is neither a task of Lowkey \(fashion-mnist, mor"
+    ):
         call("run", study / "my_study.toml", "--set", "task=my_stduy", "--out", study / "run", "--quiet")
     with pytest.raises(ConfigError, match=r"task is 'fashion-mnits'.*did you mean 'fashion-mnist'\?"):
         find_task("fashion-mnits")
@@ -185,7 +187,9 @@ def test_a_module_that_does_not_exist(study: Path) -> None:
 @pytest.mark.parametrize("content", ["", "task = 3\n", "def task(): ...\n"], ids=["none", "number", "function"])
 def test_a_module_without_a_task(study: Path, content: str) -> None:
     (study / "my_study.py").write_text(content)
-    with pytest.raises(ConfigError, match=r"the module my_study has no Task called 'task'; write: task = lowkey\.Task\("):
+    with pytest.raises(
+        ConfigError, match=r"the module my_study has no Task called 'task'; write: task = lowkey\.Task\("
+    ):
         call("run", study / "my_study.toml", "--out", study / "run", "--quiet")
     assert not (study / "run").exists()
 
@@ -198,7 +202,7 @@ def test_what_the_module_itself_lacks_is_not_taken_for_the_module(study: Path) -
 
 def test_a_task_needs_data_and_a_score(study: Path) -> None:
     (study / "my_study.py").write_text(MODULE.replace("    clients=clients,\n", ""))
-    with pytest.raises(ConfigError, match="needs clients .* local_data .* or both"):
+    with pytest.raises(ConfigError, match=r"needs clients .* local_data .* or both"):
         load_config(study / "my_study.toml").find_task()
     sys.modules.pop("my_study", None)
     local = MODULE.replace("    clients=clients,\n", "    local_data=lambda study, node: draw(study, 0, 5),\n")

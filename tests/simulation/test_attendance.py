@@ -47,9 +47,7 @@ def play(scheme: Scheme, trainer: Trainer, weights: np.ndarray, *, ledger: Ledge
     """Two rounds with a ledger that can be looked at afterwards."""
     clock, secrets = StageClock(), OSSecrets()
     keys = SimulatedKeys(CLIENTS, secrets)
-    with open_runtime(
-        scheme=scheme, trainer=trainer, secrets=secrets, clock=clock, workers=workers, keys=keys
-    ) as ask:
+    with open_runtime(scheme=scheme, trainer=trainer, secrets=secrets, clock=clock, workers=workers, keys=keys) as ask:
         federation = Federation(
             scheme=scheme, ask=ask, evaluate=lambda w: {}, ledger=ledger, secrets=secrets, verify_keys=keys
         )

@@ -25,8 +25,10 @@ SECRETS = ReplaySecrets(31)
 CLAIMED = server_epsilon(1.54, 1, 1e-5)
 
 
-QUIET = ClientPrivacy(  # with this much noise, few trials tell much; with 24 bits, rounding hides less than 1 % of a canary
-    clip_norm=0.47, noise_multiplier=0.4, delta=1e-5, bits=24, dropouts=0.0, colluders=0.0
+QUIET = (
+    ClientPrivacy(  # with this much noise, few trials tell much; with 24 bits, rounding hides less than 1 % of a canary
+        clip_norm=0.47, noise_multiplier=0.4, delta=1e-5, bits=24, dropouts=0.0, colluders=0.0
+    )
 )
 LOSSY = replace(QUIET, dropouts=0.1, colluders=0.1)
 

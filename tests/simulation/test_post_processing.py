@@ -47,7 +47,7 @@ def test_post_processing_spends_nothing(tmp_path: Path, optimiser: str, average:
     assert set(spent[2].values()) == {None}  # replayed secrets: the same price, and no claim
 
 
-def trained(averaging: lowkey.TailAverage | lowkey.LastIterate | lowkey.ExponentialAverage, rounds: int = 6):  # noqa: ANN201
+def trained(averaging: lowkey.TailAverage | lowkey.LastIterate | lowkey.ExponentialAverage, rounds: int = 6):
     """The result, the model, and every vector that was evaluated on the way."""
     clients, test = blobs(clients=20)
     torch.manual_seed(0)
@@ -59,9 +59,7 @@ def trained(averaging: lowkey.TailAverage | lowkey.LastIterate | lowkey.Exponent
         return dict(judge(weights))  # type: ignore[arg-type]
 
     scheme = lowkey.scheme("fl-std", clients=20, cohort=10, server=lowkey.Adam(rate=0.05), averaging=averaging)
-    result = lowkey.simulate(
-        scheme=scheme, model=model, clients=clients, rounds=rounds, workers=0, evaluate=evaluate
-    )
+    result = lowkey.simulate(scheme=scheme, model=model, clients=clients, rounds=rounds, workers=0, evaluate=evaluate)
     return result, model, seen, judge
 
 

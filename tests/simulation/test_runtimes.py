@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lowkey.errors import ClientFailed, InvalidInput
 from lowkey import ChunkedDCT, ClientPrivacy
+from lowkey.errors import ClientFailed, InvalidInput
 from lowkey.federation import Client, Federation, Request, Schedule, Scheme, initial_state, scheme
 from lowkey.protocols import LocalUpdate
 from lowkey.rng import OSSecrets, ReplaySecrets, Secrets

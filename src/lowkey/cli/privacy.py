@@ -224,9 +224,7 @@ def clip_norm(
     import numpy as np
 
     from lowkey import checks
-    from lowkey.experiments import load_config
-    from lowkey.experiments.build import build
-    from lowkey.experiments.norms import first_norms
+    from lowkey.experiments import build, first_norms, load_config
 
     checks.fraction("quantile", quantile, include_one=False)
     norms = first_norms(build(load_config(preset, assignments or [])), clients)

@@ -22,7 +22,7 @@ from importlib import import_module
 from pathlib import Path
 
 _NEEDED = ("lowkey.flower.node",)  # by name: this room imports nothing of that one
-_WITH_TORCH = ("lowkey.experiments.build",)  # without PyTorch, an app brings another trainer
+_WITH_TORCH = ("lowkey.experiments.building",)  # without PyTorch, an app brings another trainer
 _LOOK_SECONDS = 2.0
 _MOST_BYTES = 1 << 20
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowkey import checks
-from lowkey.experiments.build import Experiment
+from lowkey.experiments.building import Experiment
 from lowkey.rng import PublicStream, generator, subset
 
 

@@ -209,7 +209,7 @@ class _LateTrainer:
         del threads
 
     def train(self, weights: FloatArray, client: ClientId, rng: np.random.Generator) -> LocalUpdate:
-        from lowkey.experiments.build import trainer_of
+        from lowkey.experiments.building import trainer_of
 
         task, study = self._config.find_task(), self._config.study
         datasets = _Single(client, task.data_at(study, self._node), self.num_clients)

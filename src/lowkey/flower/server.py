@@ -58,7 +58,7 @@ def server_app(config: Path) -> ServerApp:
 
 def serve(grid: Grid, context: Context, config: Config, out: Path) -> None:
     """Run all rounds, or go on with a run."""
-    from lowkey.experiments.build import server_parts
+    from lowkey.experiments.building import server_parts
 
     secrets, parts, clients = secrets_from_environment(), server_parts(config), config.federation.clients
     scheme, size = parts.scheme, parts.initial_weights.size

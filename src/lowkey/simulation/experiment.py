@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lowkey.experiments import Config, RunDirectory
-from lowkey.experiments.build import build
+from lowkey.experiments.building import build
 from lowkey.experiments.running import Connection, run_in_directory
 from lowkey.federation import RunState
 from lowkey.protocols import Observer

@@ -5,12 +5,19 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lowkey.errors import ConfigError
+from lowkey.lazy import lazy_names
 from lowkey.registry import Registry, nearest
 from lowkey.tasks.fashion_mnist import FASHION_MNIST
 from lowkey.tasks.mortality import MORTALITY
 from lowkey.tasks.task import NodeSettings, NoSettings, Score, Study, Task, Words, client_of
+
+if TYPE_CHECKING:
+    from lowkey.tasks.fashion_mnist.images import load_fashion_mnist
+
+__getattr__ = lazy_names(__name__, {"fashion_mnist.images": ("load_fashion_mnist",)})
 
 TASKS: Registry[Task] = Registry("task", {"fashion-mnist": FASHION_MNIST, "mortality": MORTALITY})
 
@@ -62,6 +69,7 @@ __all__ = [
     "Words",
     "client_of",
     "find_task",
+    "load_fashion_mnist",
     "look_in",
     "place_of",
 ]
