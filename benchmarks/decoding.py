@@ -15,23 +15,16 @@ import json
 import os
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import scipy.fft
 
 from benchmarks.recording import LAYERS, recorded
-from lowkey.codec import (
-    AdjointDecoder,
-    Codec,
-    Decoded,
-    LassoDecoder,
-    LayeredDecoder,
-    RelativeToMax,
-    RelativeToNoise,
-    RelativeToRms,
-)
-from lowkey.server import ErrorFeedback
+from lowkey import AdjointDecoder, ChunkedDCT, ErrorFeedback, LassoDecoder, LayeredDecoder
+from lowkey.codec import Certificates, Decoded
+from lowkey.protocols import PublicNumbers
 
 RATIOS = {0.05: 0.47, 0.1: 0.69, 0.2: 0.98}  # with the paper's clip norms S
 ROUNDS = (2, 10, 20, 30)
@@ -46,6 +39,31 @@ _MANY = (
 )
 
 
+def typical_correlation(operator, measurements):
+    """√r · rms(y), the root mean square of Θᵀy, to which the package's λ is relative."""
+    ratio = operator.block_measurements / operator.block_length
+    return float(np.sqrt(ratio * np.mean(np.square(measurements, dtype=np.float64))))
+
+
+@dataclass(frozen=True)
+class LassoByRule:
+    """LASSO with another rule than the package's: λ relative to the largest |Θᵀy| ("max"), or to its noise.
+
+    Such a λ is the package's with a factor that is computed for the problem at hand.
+    """
+
+    rule: str
+    factor: float
+
+    def decode(self, operator, measurements, noise=0.0, layers=()):
+        if self.rule == "max":
+            size = float(np.abs(operator.adjoint(measurements)).max())
+        else:
+            size = noise * float(np.sqrt(operator.block_measurements / operator.block_length))
+        typical = typical_correlation(operator, measurements)
+        return LassoDecoder(lambda_factor=self.factor * size / typical).decode(operator, measurements, noise, layers)
+
+
 @dataclass(frozen=True)
 class Debiased:
     """Least squares on the support of a LASSO, by conjugate gradients: undoes the shrinkage of what was found."""
@@ -53,8 +71,8 @@ class Debiased:
     first: LassoDecoder
     iterations: int = 50
 
-    def decode(self, operator, measurements, noise=0.0):
-        start = self.first.decode(operator, measurements, noise)
+    def decode(self, operator, measurements, noise=0.0, layers=()):
+        start = self.first.decode(operator, measurements, noise, layers)
         support = (start.update != 0).astype(np.float32)
         s, residual = start.update.copy(), measurements - operator.forward(start.update)
         gradient = support * operator.adjoint(residual)
@@ -79,14 +97,13 @@ class WeightedLasso:
     factor: float
     iterations: int = 100
 
-    def decode(self, operator, measurements, noise=0.0):
-        prior = LayeredDecoder(layers=LAYERS)
+    def decode(self, operator, measurements, noise=0.0, layers=()):
         y = measurements.reshape(operator.num_blocks, operator.block_measurements)
-        variances, _ = prior._prior(operator, y, noise)
+        variances, _ = LayeredDecoder.prior(operator, y, noise, layers)
         deviations = np.sqrt(np.maximum(variances, variances[variances > 0].min() * 1e-6))
-        base = RelativeToRms(self.factor)(operator, y, noise)
-        lam_of = base * np.sqrt(np.average(variances[:-1], weights=LAYERS)) / deviations
-        ends = np.cumsum(LAYERS)
+        base = self.factor * typical_correlation(operator, measurements)
+        lam_of = base * np.sqrt(np.average(variances[:-1], weights=layers)) / deviations
+        ends = np.cumsum(layers)
 
         def solved():
             for group in operator.groups:
@@ -118,35 +135,33 @@ class HeavyTails:
 
     layered: LayeredDecoder
 
-    def decode(self, operator, measurements, noise=0.0):
-        from lowkey.codec.result import Tally
-
+    def decode(self, operator, measurements, noise=0.0, layers=()):
         y = measurements.reshape(operator.num_blocks, operator.block_measurements)
-        variances, noise_variance = self.layered._prior(operator, y, noise)
-        first = np.append(self.layered.decode(operator, measurements, noise).update, 0.0).astype(np.float32)
-        ends, tally = np.cumsum(LAYERS), Tally()
+        variances, noise_variance = self.layered.prior(operator, y, noise, layers)
+        first = np.append(self.layered.decode(operator, measurements, noise, layers).update, 0.0).astype(np.float32)
+        ends, certificates = np.cumsum(layers), Certificates()
 
         def solved():
             for group in operator.groups:
                 coordinates = operator.coordinates(group)
                 prior = variances[np.searchsorted(ends, coordinates, side="right")]
                 prior = np.where(prior > 0, 0.5 * (prior + first[coordinates] ** 2), 0).astype(np.float32)
-                yield self.layered._solve(y[group], prior, noise_variance, tally)
+                yield self.layered.solve(y[group], prior, noise_variance, certificates)
 
-        return tally.decoded(operator.assemble(solved()), self.layered.tolerance)
+        return certificates.decoded(operator.assemble(solved()), self.layered.tolerance)
 
 
 DECODERS = {
     "adjoint": AdjointDecoder(),
-    "lasso 0.5 rms": LassoDecoder(rule=RelativeToRms(0.5)),
-    "lasso 1 rms": LassoDecoder(rule=RelativeToRms(1.0)),
-    "lasso 2 rms": LassoDecoder(rule=RelativeToRms(2.0)),
-    "lasso 0.2 max": LassoDecoder(rule=RelativeToMax(0.2)),
-    "lasso 3 noise": LassoDecoder(rule=RelativeToNoise(3.0)),
-    "debiased lasso 2 rms": Debiased(LassoDecoder(rule=RelativeToRms(2.0))),
+    "lasso 0.5 rms": LassoDecoder(lambda_factor=0.5),
+    "lasso 1 rms": LassoDecoder(lambda_factor=1.0),
+    "lasso 2 rms": LassoDecoder(lambda_factor=2.0),
+    "lasso 0.2 max": LassoByRule("max", 0.2),
+    "lasso 3 noise": LassoByRule("noise", 3.0),
+    "debiased lasso 2 rms": Debiased(LassoDecoder(lambda_factor=2.0)),
     "weighted lasso 1 rms": WeightedLasso(1.0),
-    "layered": LayeredDecoder(layers=LAYERS),
-    "layered, heavy tails": HeavyTails(LayeredDecoder(layers=LAYERS)),
+    "layered": LayeredDecoder(),
+    "layered, heavy tails": HeavyTails(LayeredDecoder()),
 }
 IN_THE_LOOP = ("adjoint", "lasso 1 rms", "lasso 2 rms", "weighted lasso 1 rms", "layered")
 IN_A_NOISY_LOOP = ("adjoint", "lasso 2 rms", "layered")
@@ -159,7 +174,7 @@ def cosine(a, b):
 
 def one_update(updates):
     for ratio, clip in RATIOS.items():
-        operator = Codec(kind="chunked-dct", ratio=ratio).operator(updates.shape[1], 1)
+        operator = ChunkedDCT(ratio=ratio).operator(updates.shape[1], PublicNumbers())
         for number in ROUNDS:
             update = np.array(updates[number - 1])
             clean = operator.forward(update)
@@ -168,7 +183,7 @@ def one_update(updates):
                 linear = None
                 for name, decoder in DECODERS.items():
                     began = time.perf_counter()
-                    decoded = decoder.decode(operator, clean + noise, level)
+                    decoded = decoder.decode(operator, clean + noise, level, LAYERS)
                     seconds = time.perf_counter() - began
                     linear = linear or seconds
                     row = {
@@ -186,22 +201,23 @@ def one_update(updates):
 def many_updates(updates):
     """The server of FL-CS with the paper's rate and momentum, on the recorded rounds."""
     for ratio, clip in RATIOS.items():
-        operator = Codec(kind="chunked-dct", ratio=ratio).operator(updates.shape[1], 1)
+        operator = ChunkedDCT(ratio=ratio).operator(updates.shape[1], PublicNumbers())
         means = [operator.forward(np.array(update)) for update in updates]
         for level in (0.0, NOISE_MULTIPLIER * clip / COHORT):
             for name in IN_A_NOISY_LOOP if level else IN_THE_LOOP:
                 rule = ErrorFeedback(rate=0.35, momentum=0.9)
+                decode = partial(DECODERS[name].decode, operator, layers=LAYERS)
                 state = rule.init(operator)
                 momentum = np.zeros(updates.shape[1], np.float32)
                 applied, wanted = np.zeros_like(momentum), np.zeros_like(momentum)
                 rng = np.random.default_rng(0)
                 for mean, update in zip(means, updates, strict=True):
                     noise = rng.normal(size=mean.size).astype(np.float32) * np.float32(level)
-                    step = rule.step(state, mean + noise, operator, DECODERS[name], level)
-                    state = step.state
+                    gathered = rule.gather(state, mean + noise, operator, decode, level)
+                    state = gathered.state
                     momentum = np.float32(0.9) * momentum + update
                     wanted += np.float32(0.35) * momentum
-                    applied += step.decoded.update
+                    applied += gathered.decoded.update
                 row = {
                     "ratio": ratio, "rounds": len(updates), "noise": level, "decoder": name,
                     "cosine": round(cosine(applied, wanted), 4),

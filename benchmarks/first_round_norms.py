@@ -11,9 +11,8 @@ import argparse
 
 import numpy as np
 import torch
-from lowkey.experiments.build import build
 
-from lowkey.experiments import find, override, parse
+from lowkey.experiments import build, load_config
 from lowkey.rng import PublicStream, generator
 
 
@@ -27,9 +26,9 @@ def main():
     medians = []
     for seed in range(options.seeds):
         changes = [f"seed={seed}", f"data.source={options.data}", f"training.batches={options.batches}"]
-        experiment = build(parse(override(find("fashion-mnist/fl-cs-r0.05"), changes)))
+        experiment = build(load_config("fashion-mnist/fl-cs-r0.05", changes))
         scheme, start = experiment.scheme, experiment.initial_weights
-        operator = scheme.codec.operator(start.size, 1)
+        operator = scheme.operator(start.size, 1)
         cohort = scheme.privacy.sampling.draw(PublicStream(seed, "cohort", 1)).contributors
         updates = [
             experiment.trainer.train(start, client, generator(seed, "local training", 1, client)).update

@@ -24,10 +24,8 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from lowkey.experiments.build import build
-
-from lowkey.cli.run import load_config
 from lowkey.deployment import follow, free_ports, local_federation
+from lowkey.experiments import build, load_config
 from lowkey.rng import generator
 
 SETTINGS = ["data.source=bundled", "deployment.train_seconds=600", "privacy.max_contributions=1000"]
@@ -72,13 +70,13 @@ def training_seconds(config) -> float:
     trainer.limit_threads(1)
     trainer.train(weights, 0, generator(0, "warm up"))
     began = time.perf_counter()
-    for client in range(config.data.clients):
+    for client in range(config.federation.clients):
         trainer.train(weights, client, generator(0, "benchmark", client))
     return (time.perf_counter() - began) / (os.cpu_count() or 1)
 
 
 def measure(preset, nodes, rounds):
-    config = load_config(preset, [*SETTINGS, f"federation.rounds={rounds}"], nodes=nodes)
+    config = load_config(preset, [*SETTINGS, f"schedule.rounds={rounds}"], nodes=nodes)
     trained = training_seconds(config)
     counted = []
     with tempfile.TemporaryDirectory() as directory, local_federation(config, Path(directory) / "home") as federation:
@@ -88,7 +86,7 @@ def measure(preset, nodes, rounds):
         replace(federation, port=relay.port).start_node(0)
         out = Path(directory) / "run"
         run = federation.submit(out)
-        follow(federation, run, out, lambda metrics: counted.append((metrics, relay.up, relay.down)))
+        follow(federation, run, out, [lambda metrics: counted.append((metrics, relay.up, relay.down))])
     lines = [metrics for metrics, _, _ in counted]
     later = lines[1:]  # the first round also greets the nodes
     up = [b[1] - a[1] for a, b in pairwise(counted)]

@@ -27,13 +27,11 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from lowkey.experiments.build import build
-
-from lowkey.experiments import find, override, parse
+from lowkey.experiments import build, load_config
 from lowkey.federation import drive, initial_state, round_flow
 from lowkey.privacy import Ledger
 from lowkey.rng import OSSecrets
-from lowkey.simulation.runtime import open_runtime
+from lowkey.simulation import open_runtime
 from lowkey.timing import StageClock
 
 PRESETS = ("hospital/synthetic/fl-std", "hospital/synthetic/fl-cs-r0.05")
@@ -81,8 +79,8 @@ def round_ratios(preset, rounds):
     players = {}
     with ExitStack() as stack:
         for scale, clients in CLIENTS.items():
-            changes = [f"data.hospital.scale={scale}", f"data.clients={clients}"]
-            experiment, clock = build(parse(override(find(preset), changes))), StageClock()
+            changes = [f"data.scale={scale}", f"federation.clients={clients}"]
+            experiment, clock = build(load_config(preset, changes)), StageClock()
             runtime = open_runtime(
                 scheme=experiment.scheme, trainer=experiment.trainer, secrets=OSSecrets(), clock=clock, workers="auto"
             )

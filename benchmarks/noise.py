@@ -14,11 +14,9 @@ import json
 from pathlib import Path
 
 import torch
-from lowkey.experiments.build import build
 
-from lowkey.experiments import find, override, parse
-from lowkey.privacy import Measurement
-from lowkey.privacy.encoding import Encoding
+from lowkey.experiments import build, load_config
+from lowkey.privacy import Encoding, Measurement
 from lowkey.rng import OSSecrets, generator
 from lowkey.timing import StageClock
 
@@ -27,9 +25,9 @@ COHORT, CLIP_NORM = 100, 0.47
 
 def measure(clients, data):
     """Seconds of a cohort in each stage."""
-    experiment = build(parse(override(find("fashion-mnist/fl-cs-r0.05"), [f"data.source={data}"])))
+    experiment = build(load_config("fashion-mnist/fl-cs-r0.05", [f"data.source={data}"]))
     start, trainer = experiment.initial_weights, experiment.trainer
-    operator = experiment.scheme.codec.operator(start.size, 1)
+    operator = experiment.scheme.operator(start.size, 1)
     encoding = Encoding(length=operator.num_measurements, members=COHORT, honest=80, noise_multiplier=1.54)
     clock = StageClock()
     for client in range(-2, clients):

@@ -13,27 +13,27 @@ import argparse
 from pathlib import Path
 
 import numpy as np
-from lowkey.experiments.build import build
 
-from lowkey.experiments import find, override, parse
+from lowkey.experiments import build, load_config
 from lowkey.federation import drive, initial_state, round_flow
-from lowkey.learning import FashionCNN, layer_sizes
 from lowkey.privacy import Ledger
 from lowkey.rng import OSSecrets
-from lowkey.simulation.runtime import open_runtime
+from lowkey.simulation import open_runtime
 from lowkey.timing import StageClock
 
 PATH = Path(__file__).parents[1] / "build" / "recording.npy"
 ROUNDS = 30
-LAYERS = tuple(layer_sizes(FashionCNN()))
+LAYERS = (800, 32, 51_200, 64, 1_605_632, 512, 5_120, 10)  # parameters of each tensor of the paper's network
 
 
 def recorded(rounds=ROUNDS, data="auto"):
     """Mean updates, shape (rounds, n); played first when there is no recording that is long enough."""
     if PATH.exists() and len(updates := np.load(PATH, mmap_mode="r")) >= rounds:
         return updates[:rounds]
-    experiment = build(parse(override(find("fashion-mnist/fl-std"), [f"data.source={data}"])))
+    experiment = build(load_config("fashion-mnist/fl-std", [f"data.source={data}"]))
     scheme, clock = experiment.scheme, StageClock()
+    if scheme.layers != LAYERS:
+        raise SystemExit(f"the network has layers {scheme.layers} instead of {LAYERS}; correct them here")
     state = initial_state(scheme, experiment.initial_weights)
     updates = np.empty((rounds, state.weights.size), np.float32)
     with open_runtime(

@@ -10,6 +10,7 @@ many workers. They take turns, so that a busy machine disturbs them alike; read 
 from __future__ import annotations
 
 import argparse
+import copy
 import multiprocessing as mp
 import statistics
 import time
@@ -17,23 +18,23 @@ import time
 import numpy as np
 import torch
 import torch.nn.functional as F
-from lowkey.data import ImageClients, iid_shards, load_fashion_mnist
 
-from lowkey.federation import drive, initial_state, make_scheme, round_flow
-from lowkey.learning import FashionCNN, LocalSGD, TorchTrainer, keras_initialise, layer_sizes, model_vector
+import lowkey
+from lowkey.experiments import load_config
+from lowkey.federation import drive, initial_state, round_flow
+from lowkey.learning import LocalSGD, TorchTrainer, layer_sizes, model_vector
 from lowkey.privacy import Ledger
-from lowkey.rng import OSSecrets, generator
-from lowkey.simulation.runtime import open_runtime
+from lowkey.rng import OSSecrets
+from lowkey.simulation import open_runtime
 from lowkey.timing import StageClock
 
 CLIENTS, COHORT, STEPS, RATE, WORKERS = 6000, 100, 5, 0.215, 2
 STAGES = ("train", "compress", "protect", "sum", "decode")
 
 
-def by_hand(rank, rounds, weights, total, images, labels, cohorts, start, done):
+def by_hand(rank, model, rounds, weights, total, images, labels, cohorts, start, done):
     """One worker of the hand-written round: plain modules, plain optimiser."""
     torch.set_num_threads(1)
-    model = FashionCNN()
     parameters = list(model.parameters())
     for number in range(rounds):
         start.wait()
@@ -59,9 +60,9 @@ def main():
     parser.add_argument("--rounds", type=int, default=3, help="timed rounds of each, after one that is not")
     parser.add_argument("--data", default="auto")
     options = parser.parse_args()
-    data = load_fashion_mnist(options.data)
-    clients = ImageClients(data.train_images, data.train_labels, iid_shards(60_000, CLIENTS, generator(0, "partition")))
-    module = keras_initialise(FashionCNN(), generator(0, "initial weights"))
+    config = load_config("fashion-mnist/fl-std", [f"data.source={options.data}"])
+    task, study = config.find_task(), config.study
+    clients, module = task.all_clients(study), task.model(study)
     first = model_vector(module)
     rounds = 1 + options.rounds
 
@@ -72,7 +73,7 @@ def main():
     order = np.random.default_rng(0).permutation(CLIENTS).reshape(-1, COHORT)
     context = mp.get_context("fork")
     start, done = (context.Barrier(WORKERS + 1) for _ in range(2))
-    arguments = (rounds, weights)
+    arguments = (copy.deepcopy(module), rounds, weights)
     for rank in range(WORKERS):
         rest = (totals[rank], images, labels, order, start, done)
         context.Process(target=by_hand, args=(rank, *arguments, *rest), daemon=True).start()
@@ -86,8 +87,10 @@ def main():
     trainer = TorchTrainer(module, clients, LocalSGD(steps=STEPS, batch_size=10, learning_rate=RATE))
     sizes = layer_sizes(module)
     schemes = {
-        "fl-std": make_scheme("fl-std", num_clients=CLIENTS, cohort=COHORT),
-        "fl-cs r=0.05": make_scheme("fl-cs", num_clients=CLIENTS, cohort=COHORT, ratio=0.05).for_layers(sizes),
+        "fl-std": lowkey.scheme("fl-std", clients=CLIENTS, cohort=COHORT),
+        "fl-cs r=0.05": lowkey.scheme(
+            "fl-cs", clients=CLIENTS, cohort=COHORT, codec=lowkey.ChunkedDCT(ratio=0.05)
+        ).for_layers(sizes),
     }
     seconds = {"by hand": [], **{name: [] for name in schemes}}
     stages = {name: [] for name in schemes}

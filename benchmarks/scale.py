@@ -21,7 +21,8 @@ from pathlib import Path
 import numpy as np
 import scipy.fft
 
-from lowkey.codec import Codec, LassoDecoder, LayeredDecoder
+from lowkey import ChunkedDCT, LassoDecoder, LayeredDecoder
+from lowkey.protocols import PublicNumbers
 
 SIZES = (1_000_000, 3_000_000, 10_000_000, 30_000_000, 100_000_000)
 RATIO, LENGTH = 0.01, 8320
@@ -46,7 +47,7 @@ def resident_memory():
 
 def measure(size):
     layers = layers_of(size)
-    operator = Codec(kind="chunked-dct", ratio=RATIO, chunks=-(-size // LENGTH)).operator(size, 1)
+    operator = ChunkedDCT(ratio=RATIO, chunks=-(-size // LENGTH)).operator(size, PublicNumbers())
     rng, update = np.random.default_rng(0), np.empty(size, np.float32)
     start = 0
     for length, scale in zip(layers, (30.0, 10.0, 3.0, 1.0), strict=True):
@@ -54,15 +55,15 @@ def measure(size):
         start += length
     y = operator.forward(update)
     del update
-    decoders = {"lasso": LassoDecoder(), "layered": LayeredDecoder(layers=layers)}
+    decoders = {"lasso": LassoDecoder(), "layered": LayeredDecoder()}
     with scipy.fft.set_workers(os.cpu_count() or 1):
-        small = Codec(kind="chunked-dct", ratio=RATIO, chunks=12).operator(100_000, 1)  # compiles what must be compiled
+        small = ChunkedDCT(ratio=RATIO, chunks=12).operator(100_000, PublicNumbers())  # compiles what must be compiled
         LassoDecoder().decode(small, np.ones(small.num_measurements, np.float32))
         for name, decoder in decoders.items():
             Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # forget the peak so far
             before = resident_memory()
             began = time.perf_counter()
-            decoded = decoder.decode(operator, y)
+            decoded = decoder.decode(operator, y, layers=layers)
             seconds = time.perf_counter() - began
             row = {"size": size, "decoder": name, "nanoseconds_per_parameter": round(1e9 * seconds / size, 1),
                    "peak_bytes_per_parameter": round((peak_memory() - before) / size, 2),

@@ -4,9 +4,8 @@
 
 100 members, 10 of which vanish before they send their vectors; all members and the server in one process. Compressed
 (r = 0.05) and full length of the paper's model, with the usual number of neighbours each and with everyone. Training:
-the preset fashion-mnist/fl-std, in the same process, 20 clients before and after each protocol, scaled to 100;
-all in one thread. Wall time: let nothing else run, and read the
-ratios.
+the preset fashion-mnist/fl-std, in the same process, 20 clients before and after each protocol, scaled to 100; all in
+one thread. Wall time: let nothing else run, and read the ratios.
 """
 
 from __future__ import annotations
@@ -19,10 +18,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from lowkey.experiments.build import build
 
 from lowkey import secagg
-from lowkey.experiments import find, override, parse
+from lowkey.experiments import build, load_config
 from lowkey.rng import OSSecrets, generator
 from lowkey.secagg import Advert, Confirmation, Identity, Revealed, SealedShares, Session
 
@@ -48,18 +46,18 @@ class Stopwatch:
 
 def play(session, identities, watch):
     """One attempt; every member has the same vector, so that the sum is easily checked."""
-    directory = {u: identity.verify_key for u, identity in identities.items()}
+    verify_keys = {u: identity.verify_key for u, identity in identities.items()}
     vector = np.random.default_rng(0).integers(0, 2**BITS, session.length, dtype=np.uint32)
     dropped = set(session.roster[::10][: MEMBERS - SURVIVORS])
     source, states, replies = SECRETS.source(), {}, {}
     with watch("advertise"):
         for u in session.roster:
             states[u], replies[u] = secagg.advertise(session, identities[u], source)
-        adverts = secagg.accept_adverts(session, replies, directory)
+        adverts = secagg.accept_adverts(session, replies, verify_keys)
     watch.sent += len(secagg.encode(Advert, replies[1]))
     with watch("share"):
         for u in session.roster:
-            states[u], replies[u] = secagg.share(states[u], adverts, directory, source)
+            states[u], replies[u] = secagg.share(states[u], adverts, verify_keys, source)
         deliveries = secagg.deliver(session, adverts, replies)
     watch.sent += len(secagg.encode(SealedShares, replies[1]))
     tally = secagg.Tally(session, adverts, deliveries)
@@ -77,10 +75,10 @@ def play(session, identities, watch):
         replies = {}
         for u in survivors:
             states[u], replies[u] = secagg.confirm(states[u], survivors, identities[u])
-        confirmations = secagg.accept_confirmations(tally, replies, directory)
+        confirmations = secagg.accept_confirmations(tally, replies, verify_keys)
     watch.sent += len(secagg.encode(Confirmation, replies[1]))
     with watch("reveal"):
-        revealed = {u: secagg.reveal(states[u], confirmations, directory)[1] for u in survivors}
+        revealed = {u: secagg.reveal(states[u], confirmations, verify_keys)[1] for u in survivors}
     watch.sent += len(secagg.encode(Revealed, revealed[1]))
     with watch("unmask"):
         total = secagg.unmask(tally, revealed)
@@ -94,7 +92,7 @@ def main():
     parser.add_argument("--data", default="auto")
     parser.add_argument("--length", type=int, nargs="*", default=[83_200, 1_663_370])
     options = parser.parse_args()
-    experiment = build(parse(override(find("fashion-mnist/fl-std"), [f"data.source={options.data}"])))
+    experiment = build(load_config("fashion-mnist/fl-std", [f"data.source={options.data}"]))
     trainer, weights = experiment.trainer, experiment.initial_weights
     trainer.limit_threads(1)
     identities = {u: Identity.fresh(u, SECRETS.source()) for u in range(MEMBERS)}

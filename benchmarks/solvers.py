@@ -12,7 +12,6 @@ time it takes to check the gap of OWL-QN is not counted. Also: compressing an up
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import statistics
@@ -21,10 +20,11 @@ import time
 import numpy as np
 import scipy.fft
 
+from benchmarks.owlqn import solve_block
 from benchmarks.recording import LAYERS, recorded
-from lowkey.codec import Codec, LassoDecoder, LayeredDecoder
+from lowkey import ChunkedDCT, ErrorFeedback, LassoDecoder, LayeredDecoder
 from lowkey.codec.solvers import Problem, by_active_set, certify
-from lowkey.server import ErrorFeedback
+from lowkey.protocols import PublicNumbers
 
 TOLERANCE = 1e-3
 BLOCKS, LENGTH = 200, 8320
@@ -50,9 +50,9 @@ def problems(ratio):
     """Name and measurements (200, k) of each problem."""
     yield "synthetic", scipy.fft.dct(heavy_tailed(), norm="ortho")[:, : round(ratio * LENGTH)].astype(np.float32)
     updates = recorded(max(ROUNDS))
-    operator = Codec(kind="chunked-dct", ratio=ratio).operator(updates.shape[1], 1)
+    operator = ChunkedDCT(ratio=ratio).operator(updates.shape[1], PublicNumbers())
     means = [operator.forward(np.array(update)) for update in updates]
-    for label, decoder in (("e", LayeredDecoder(layers=LAYERS)), ("e of the LASSO", LassoDecoder())):
+    for label, decoder in (("e", LayeredDecoder()), ("e of the LASSO", LassoDecoder())):
         for number, e in enumerate(errors(operator, means, decoder), start=1):
             if number in ROUNDS:
                 yield f"{label}, round {number}", e
@@ -62,51 +62,14 @@ def errors(operator, means, decoder):
     """What the server of FL-CS gives to the decoder in each round, (200, k)."""
     rule, given = ErrorFeedback(rate=0.35, momentum=0.9), []
 
-    class Watching:
-        """The decoder, with a look at what it is given."""
-
-        def decode(self, operator, measurements, noise=0.0):
-            given.append(measurements.reshape(BLOCKS, -1).copy())
-            return decoder.decode(operator, measurements, noise)
+    def decode(measurements, noise):
+        given.append(measurements.reshape(BLOCKS, -1).copy())
+        return decoder.decode(operator, measurements, noise, LAYERS)
 
     state = rule.init(operator)
     for mean in means:
-        state = rule.step(state, mean, operator, Watching()).state
+        state = rule.gather(state, mean, operator, decode, 0.0).state
     return given
-
-
-def owlqn_seconds(y, lam):
-    """Seconds until the gap of one block is small enough, without the time of checking; and the gap."""
-    import lbfgs
-
-    scale = float(np.sqrt(np.mean(np.square(y, dtype=np.float64))))
-    block = Problem(y=y[None].astype(np.float64) / scale, lam=lam / scale, length=LENGTH)
-    target, checking, gap = block.y[0], 0.0, np.inf
-
-    def value_and_gradient(s, gradient):
-        residual = scipy.fft.dct(s, norm="ortho")[: target.size] - target
-        gradient[:] = scipy.fft.idct(residual, n=LENGTH, norm="ortho")
-        return 0.5 * float(residual @ residual)
-
-    def progress(s, *_):
-        nonlocal checking, gap
-        began = time.perf_counter()
-        certificate = certify(block, s[None])
-        gap = float(certificate.gap[0] / certificate.objective[0])
-        checking += time.perf_counter() - began
-        return int(gap <= TOLERANCE)
-
-    began = time.perf_counter()
-    with contextlib.suppress(lbfgs.LBFGSError):  # stopped by us
-        lbfgs.fmin_lbfgs(
-            value_and_gradient,
-            np.zeros(LENGTH),
-            progress=progress,
-            orthantwise_c=block.lam,
-            line_search="wolfe",
-            epsilon=1e-9,
-        )
-    return time.perf_counter() - began - checking, gap
 
 
 def compare(ratio, name, y, factor, sample):
@@ -118,9 +81,9 @@ def compare(ratio, name, y, factor, sample):
         began = time.perf_counter()
         solution = by_active_set(problem, tolerance=TOLERANCE, max_iterations=1000)
         ours.append(time.perf_counter() - began)
-        seconds, gap = owlqn_seconds(y[block], lam)
-        theirs.append(seconds)
-        gaps.append(gap)
+        solved = solve_block(y[block], lam, LENGTH, tolerance=TOLERANCE)
+        theirs.append(solved.seconds)
+        gaps.append(solved.gap)
     certificate = certify(problem, solution.s)
     return {
         "problem": name, "ratio": ratio, "c": factor, "asked": ASKED[ratio],
@@ -133,7 +96,7 @@ def compare(ratio, name, y, factor, sample):
 
 def compression():
     """Compressing an update over one bare DCT of the same blocks, both with one thread."""
-    operator = Codec(kind="chunked-dct", ratio=0.05).operator(1_663_370, 1)
+    operator = ChunkedDCT(ratio=0.05).operator(1_663_370, PublicNumbers())
     update = np.random.default_rng(0).normal(size=1_663_370).astype(np.float32)
     blocks = np.random.default_rng(1).normal(size=(BLOCKS, LENGTH)).astype(np.float32)
     ratios = []

@@ -16,14 +16,15 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from lowkey.cli.output import human_bytes, human_epsilon
-from lowkey.cli.run import load_config, play
-from lowkey.experiments import RunDirectory
-from lowkey.report import write_report
+import lowkey
+from lowkey.figures import human_bytes, human_epsilon
 
 ROWS = ("central", "fl-std", "fl-cs-r0.05", "fl-std-dp", "fl-cs-dp-r0.05")
 PRIVATE = ("fl-std-dp", "fl-cs-dp-r0.05")
-STEPS = {"fl-std-dp": (0.925, 1.0), "fl-cs-dp-r0.05": (1.85, 2.0)}  # server rate times noise multiplier; largest rate
+STEPS = {  # setting of the server's rate, rate times noise multiplier, largest rate
+    "fl-std-dp": ("server.rate", 0.925, 1.0),
+    "fl-cs-dp-r0.05": ("gather.rate", 1.85, 2.0),
+}
 HOSPITALS = {"sih-sus": (100, 700, 5000), "diabetes130": (60, 227, 700)}
 EPSILONS = (1, 3, 8)
 COLOURS = ("#e69f00", "#009e73", "#0072b2")
@@ -32,10 +33,16 @@ COLOURS = ("#e69f00", "#009e73", "#0072b2")
 def played(preset, directory, *changes):
     """The summary of a run, which is played first, or to its end, if need be."""
     if (directory / "result.json").exists():
-        return RunDirectory.open(directory).summary()
+        return lowkey.RunDirectory.open(directory).summary()
     print(f"{directory.name}:", flush=True)
     begun = (directory / "config.toml").exists()
-    return play(load_config(preset, changes), directory, resume=begun)
+    return lowkey.run(lowkey.load_config(preset, changes), directory, resume=begun, observers=[show])
+
+
+def show(metrics):
+    """Now and then a line about the round that has just ended."""
+    if metrics["round"] % 10 == 0 and "auroc" in metrics:
+        print(f"  round {metrics['round']}: AUROC {metrics['auroc']:.3f}", flush=True)
 
 
 def compare(source, out, changes):
@@ -43,7 +50,7 @@ def compare(source, out, changes):
     directories = [out / row for row in ROWS]
     for row, directory in zip(ROWS, directories, strict=True):
         played(f"hospital/{source}/{row}", directory, *changes)
-    summaries, _ = write_report(directories, out, title=f"What ε ≤ 1 costs a consortium: {source}")
+    summaries, _ = lowkey.write_report(directories, out, title=f"What ε ≤ 1 costs a consortium: {source}")
     print(f"\n{'':>16}  {'AUROC':>6}  {'balanced accuracy':>17}  {'ε':>6}  {'upload of a round':>17}")
     for row, found in zip(ROWS, summaries, strict=True):
         scores = f"{found['final_auroc']:6.3f}  {found['final_balanced_accuracy']:17.3f}"
@@ -57,8 +64,8 @@ def curve(source, out, changes):
     points = []
     for clients in HOSPITALS[source]:
         cohort = min(100, clients)
-        dealt = ("data.partition=iid", f"data.clients={clients}", f"federation.cohort={cohort}", "evaluation.every=10")
-        dealt += changes
+        dealt = ("data.division=iid", f"federation.clients={clients}", f"federation.cohort={cohort}")
+        dealt += ("schedule.evaluate_every=10", *changes)
         runs = [("fl-std", None, ())]
         runs += [
             (row, epsilon, at(f"hospital/{source}/{row}", epsilon, dealt)) for row in PRIVATE for epsilon in EPSILONS
@@ -73,10 +80,10 @@ def curve(source, out, changes):
 
 def at(preset, epsilon, changes):
     """Settings for an ε: more noise, smaller steps, so that the noise that adds up in the model stays the same."""
-    target = f"privacy.target_epsilon={epsilon}"
-    noise = load_config(preset, (*changes, target)).privacy.noise_multiplier
-    calm, largest = STEPS[preset.rsplit("/", 1)[-1]]
-    return target, f"server.rate={min(largest, calm / noise):.3g}"
+    target = f"privacy.epsilon={epsilon}"
+    noise = lowkey.load_config(preset, (*changes, target)).privacy.noise_multiplier
+    rate, calm, largest = STEPS[preset.rsplit("/", 1)[-1]]
+    return target, f"{rate}={min(largest, calm / noise):.3g}"
 
 
 def draw(source, points, file):

@@ -20,14 +20,13 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from lowkey.cli.run import load_config
 from lowkey.deployment import LocalFederation, Processes, local_federation, prepare
-from lowkey.experiments import RunDirectory
+from lowkey.experiments import RunDirectory, load_config
 from lowkey.privacy import ClientLedger, Ledger
 
 NODES = 4
 SETTINGS = [
-    "federation.rounds=500", "federation.attempts=5", "privacy.target_epsilon=5000", "privacy.noise_multiplier=1.0",
+    "schedule.rounds=500", "schedule.attempts=5", "privacy.epsilon=5000", "privacy.noise_multiplier=1.0",
     "privacy.dropouts=0.25", "privacy.colluders=0", "privacy.max_contributions=1000", "deployment.agree_seconds=30",
     "deployment.train_seconds=45", "deployment.gather_seconds=120",
 ]  # fmt: skip
@@ -171,10 +170,7 @@ class Drill:
         return number
 
     def kill(self, name):
-        process = self.federation.processes._running.pop(name)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        self.federation.processes.kill(name)
         if name.startswith("node-"):
             self.federation.start_node(int(name.removeprefix("node-")))
 

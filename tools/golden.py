@@ -99,14 +99,17 @@ _TRAFFIC = ("protocol_bytes", "transport_bytes")
 
 def fingerprint(path: Path) -> dict[str, Any]:
     """What a finished run has left in its directory, without names and times that differ from run to run."""
-    state = unpack(max(path.glob("checkpoint-*.safetensors"))).state
+    directory = RunDirectory.open(path)
+    state = directory.load_checkpoint(directory.ledger())
+    directory.unlock()
+    assert state is not None
     server = {**state.gathered, **state.optimiser, **state.average}
     ledger = path / "ledger.jsonl"
     entries = Ledger.read(ledger).entries if ledger.exists() else ()
     return {
         "model": hashlib.sha256(state.weights.tobytes()).hexdigest(),
         "server": {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in sorted(server.items())},
-        "metrics": [_without_times(line) for line in RunDirectory.open(path).metrics()],
+        "metrics": [_without_times(line) for line in directory.metrics()],
         "ledger": [[e.round, e.attempt, e.state, e.event.to_json()] for e in entries],
     }
 

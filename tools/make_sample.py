@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from lowkey.data import load_fashion_mnist
 
-TARGET = Path(__file__).parents[1] / "src" / "lowkey" / "data" / "sample" / "fashion_mnist.npz"
+from lowkey.tasks.fashion_mnist import load_fashion_mnist
+
+TARGET = Path(__file__).parents[1] / "src" / "lowkey" / "tasks" / "fashion_mnist" / "sample" / "fashion_mnist.npz"
 
 
 def balanced(images, labels, per_class, rng):

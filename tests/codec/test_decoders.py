@@ -199,7 +199,7 @@ def test_layered_solves_its_normal_equations() -> None:
     y = operator.forward(x) + np.random.default_rng(1).normal(size=operator.num_measurements).astype(np.float32) * 0.05
     decoder = LayeredDecoder(tolerance=1e-8)
     blocks = y.reshape(operator.num_blocks, -1)
-    variances, noise = decoder._prior(operator, blocks, 0.05, LAYERS)
+    variances, noise = decoder.prior(operator, blocks, 0.05, LAYERS)
     assert noise == pytest.approx(0.05**2)
     theta = scipy.fft.dct(np.eye(operator.block_length), axis=0, norm="ortho")[: operator.block_measurements]
     prior = np.append(np.repeat(variances[:-1], LAYERS), 0.0)[operator.coordinates(slice(None))]
@@ -215,7 +215,7 @@ def test_layered_estimates_the_variances_of_layers() -> None:
     for seed in range(40):
         operator, x = layered_problem(seed)
         y = operator.forward(x)
-        estimates.append(LayeredDecoder()._prior(operator, y.reshape(5, -1), 0.0, LAYERS)[0])
+        estimates.append(LayeredDecoder().prior(operator, y.reshape(5, -1), 0.0, LAYERS)[0])
     mean = np.mean(estimates, axis=0)
     assert mean[0] == pytest.approx(1.0, rel=0.15)
     assert mean[1] == pytest.approx(0.01, rel=0.5)  # under the leakage of the first layer

@@ -201,8 +201,8 @@ def _running(pid: int) -> bool:
 def test_ctrl_c_leaves_a_resumable_run(tmp_path: Path) -> None:
     out = tmp_path / "run"
     options = [
-        "--set", "federation.clients=400", "--set", "model.hidden=8", "--set", "federation.cohort=10", "--rounds", "400",
-        "--out", str(out), "--set", "runtime.workers=2",
+        "--set", "federation.clients=400", "--set", "model.hidden=8", "--set", "federation.cohort=10",
+        "--rounds", "400", "--out", str(out), "--set", "runtime.workers=2",
     ]  # fmt: skip
     command = [sys.executable, "-m", "lowkey", "run", "demo/fl-std", *options]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)

@@ -2,13 +2,14 @@
 
 from functools import lru_cache
 
+from lowkey.codec import solvers
 from lowkey.codec.adjoint import AdjointDecoder
 from lowkey.codec.chunked_dct import ChunkedDCT, ChunkedOperator
 from lowkey.codec.lasso import LassoDecoder
 from lowkey.codec.layered import LayeredDecoder
 from lowkey.codec.low_pass_dct import LowPassDCT, LowPassOperator
 from lowkey.codec.random_subset import RandomSubset, SubsetOperator
-from lowkey.codec.result import Decoded
+from lowkey.codec.result import Certificates, Decoded
 from lowkey.codec.whole import WholeOperator, WholeUpdate
 from lowkey.protocols import Codec, Decoder, Operator, PublicNumbers
 from lowkey.registry import Registry
@@ -32,6 +33,7 @@ __all__ = [
     "CODECS",
     "DECODERS",
     "AdjointDecoder",
+    "Certificates",
     "ChunkedDCT",
     "ChunkedOperator",
     "Decoded",
@@ -44,4 +46,5 @@ __all__ = [
     "WholeOperator",
     "WholeUpdate",
     "operator_of",
+    "solvers",
 ]

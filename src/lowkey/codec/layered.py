@@ -62,22 +62,22 @@ class LayeredDecoder:
             )
         if not measurements.any():
             return AdjointDecoder().decode(operator, measurements)
-        variances, noise_variance = self._prior(blocks, y, noise, layers)
+        variances, noise_variance = self.prior(blocks, y, noise, layers)
         ends = np.cumsum(layers)
         certificates = Certificates()
 
         def solved() -> Iterator[FloatArray]:
             for group in blocks.groups:
                 prior = variances[np.searchsorted(ends, blocks.coordinates(group), side="right")]
-                yield self._solve(y[group], prior, noise_variance, certificates)
+                yield self.solve(y[group], prior, noise_variance, certificates)
 
         return certificates.decoded(blocks.assemble(solved()), self.tolerance)
 
     @staticmethod
-    def _prior(
+    def prior(
         operator: BlockOperator, y: FloatArray, noise: float, layers: Sequence[int]
     ) -> tuple[FloatArray, np.float32]:
-        """Variance of each layer and, last, of padding; and ν².
+        """Variance of each layer and, last, of padding; and ν². For ``y`` of shape (P, k).
 
         The shuffle spreads every layer evenly, so the mean square of Θᵀy over layer l is, on average, r²·v_l + A −
         r²·v̄, where A is its mean square over all positions and v̄ the mean variance. Solved for v_l that is unbiased;
@@ -100,7 +100,7 @@ class LayeredDecoder:
         variances = np.append(np.maximum(estimate, 0.1 * guess), 0.0).astype(np.float32)
         return variances, np.float32(max(noise**2, _LEAST_NOISE * signal))
 
-    def _solve(self, y: FloatArray, prior: FloatArray, noise: np.float32, certificates: Certificates) -> FloatArray:
+    def solve(self, y: FloatArray, prior: FloatArray, noise: np.float32, certificates: Certificates) -> FloatArray:
         """Conjugate gradients on (ΘVΘᵀ + ν²) x = y in every block. The duality gap is half the squared residual."""
         length = prior.shape[1]
 

@@ -54,11 +54,16 @@ class Processes:
 
     def stop(self, name: str) -> None:
         """End one process, first politely, with its whole group."""
-        process = self._running.pop(name)
+        process = self._running[name]
         with contextlib.suppress(ProcessLookupError):
             process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_TERM_SECONDS)
+        self.kill(name)
+
+    def kill(self, name: str) -> None:
+        """End one process at once, with its whole group, as a power cut would."""
+        process = self._running.pop(name)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
