@@ -11,9 +11,9 @@ import argparse
 
 import numpy as np
 import torch
+from lowkey.experiments.build import build
 
 from lowkey.experiments import find, override, parse
-from lowkey.experiments.build import build
 from lowkey.rng import PublicStream, generator
 
 

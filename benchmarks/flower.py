@@ -24,9 +24,10 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+from lowkey.experiments.build import build
+
 from lowkey.cli.run import load_config
 from lowkey.deployment import follow, free_ports, local_federation
-from lowkey.experiments.build import build
 from lowkey.rng import generator
 
 SETTINGS = ["data.source=bundled", "deployment.train_seconds=600", "privacy.max_contributions=1000"]

@@ -27,8 +27,9 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from lowkey.experiments import find, override, parse
 from lowkey.experiments.build import build
+
+from lowkey.experiments import find, override, parse
 from lowkey.federation import drive, initial_state, round_flow
 from lowkey.privacy import Ledger
 from lowkey.rng import OSSecrets

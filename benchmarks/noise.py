@@ -14,9 +14,9 @@ import json
 from pathlib import Path
 
 import torch
+from lowkey.experiments.build import build
 
 from lowkey.experiments import find, override, parse
-from lowkey.experiments.build import build
 from lowkey.privacy import Measurement
 from lowkey.privacy.encoding import Encoding
 from lowkey.rng import OSSecrets, generator

@@ -13,9 +13,9 @@ import argparse
 from pathlib import Path
 
 import numpy as np
+from lowkey.experiments.build import build
 
 from lowkey.experiments import find, override, parse
-from lowkey.experiments.build import build
 from lowkey.federation import drive, initial_state, round_flow
 from lowkey.learning import FashionCNN, layer_sizes
 from lowkey.privacy import Ledger

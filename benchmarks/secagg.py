@@ -19,10 +19,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+from lowkey.experiments.build import build
 
 from lowkey import secagg
 from lowkey.experiments import find, override, parse
-from lowkey.experiments.build import build
 from lowkey.rng import OSSecrets, generator
 from lowkey.secagg import Advert, Confirmation, Identity, Revealed, SealedShares, Session
 

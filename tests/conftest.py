@@ -24,24 +24,24 @@ FLOWER = find_spec("flwr") is not None
 collect_ignore = [] if FLOWER else ["flower", "cli/test_flower.py"]
 
 
-def pytest_report_header() -> list[str]:
-    return [] if FLOWER else ["without Flower, which is not installed: its tests are left out"]
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if not FLOWER:
+        terminalreporter.write_line("Flower is not installed: its tests were left out")
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks by place and name. Tests of one file share fixtures and so one worker; those with servers share one too."""
+    parallel = "PYTEST_XDIST_WORKER" in os.environ
     for item in items:
         file = item.path.relative_to(TESTS).as_posix()
-        test = f"{file}::{getattr(item, 'originalname', item.name)}"
-        group = file
         if file in PROCESSES:
             item.add_marker(pytest.mark.processes)
-            group = "processes"
-        if test in SLOW:
+        if f"{file}::{getattr(item, 'originalname', item.name)}" in SLOW:
             item.add_marker(pytest.mark.slow)
-        item.add_marker(pytest.mark.xdist_group(group))
-    if "PYTEST_XDIST_WORKER" in os.environ:  # the longest group first, so that no worker waits for it at the end
+        if parallel:
+            item.add_marker(pytest.mark.xdist_group("processes" if file in PROCESSES else file))
+    if parallel:  # the longest group first, so that no worker waits for it at the end
         items.sort(key=lambda item: item.get_closest_marker("processes") is None)
 
 

@@ -33,7 +33,7 @@ class Registry(Generic[PartT]):
         self._parts[name] = part
 
     def __getitem__(self, name: str) -> PartT:
-        if name not in self._parts:
+        if not isinstance(name, str) or name not in self._parts:
             raise InvalidInput(
                 f"{self._setting} is {name!r}; it must be one of {', '.join(self._parts)}{nearest(name, self._parts)}"
             )

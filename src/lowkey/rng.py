@@ -81,7 +81,7 @@ class OSSecrets:
 
     claims_privacy: ClassVar[bool] = True
 
-    def source(self, *names: object) -> BitSource:  # noqa: ARG002
+    def source(self, *names: object) -> BitSource:
         return _CipherStream()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ from tests.cli.command import lowkey
 
 SMALL = [
     "--set", "federation.clients=400", "--set", "model.filters=[2, 4]", "--set", "model.hidden=8",
-    "--set", "federation.cohort=5", "--set", "runtime.workers=0", "--set", "codec.chunks=3",
+    "--set", "federation.cohort=5", "--set", "runtime.workers=0",
 ]  # fmt: skip
+CHUNKS = ["--set", "codec.chunks=3"]
 
 
 PAPER = ["--clients", 6000, "--cohort", 100]
@@ -140,6 +142,14 @@ def test_presets() -> None:
     assert "did you mean" in error_of("presets", "show", "fashion-mnist/fl-cd")
 
 
+def test_the_papers_own_decoder_is_listed_and_shown() -> None:
+    name = "fashion-mnist/paper/fl-cs-r0.05"
+    assert name in [preset["name"] for preset in json_of("presets", "list")]
+    assert f"{name}  paper: 0.82 @ round 200" in re.sub("  +", "  ", lowkey("presets", "list").stdout)
+    assert json_of("presets", "show", name)["decoder"]["kind"] == "lasso"
+    assert json_of("presets", "show", "fashion-mnist/fl-cs-r0.05")["decoder"]["kind"] == "layered"
+
+
 def test_presets_of_both_tables() -> None:
     lines = lowkey("presets", "list").stdout.splitlines()
     found = {line.split()[0]: line.split(maxsplit=1)[1:] for line in lines if line}
@@ -176,7 +186,18 @@ def test_run_of_mortality(tmp_path: Path) -> None:
 
 
 def test_run_report_resume(tmp_path: Path) -> None:
-    command = ["run", "demo/fl-cs-dp", *SMALL, "--set", "privacy.noise_multiplier=1.0", "--out", "r", "--seed", 3]
+    command = [
+        "run",
+        "demo/fl-cs-dp",
+        *SMALL,
+        *CHUNKS,
+        "--set",
+        "privacy.noise_multiplier=1.0",
+        "--out",
+        "r",
+        "--seed",
+        3,
+    ]
     result = json_of(*command, "--rounds", 2, "--track", "tensorboard", cwd=tmp_path)
     assert set(result) >= {
         "preset", "rounds", "best_accuracy", "best_round", "final_accuracy", "epsilon_paper", "epsilon_rdp",
@@ -206,7 +227,20 @@ def test_default_directory_follows_preset_and_seed(tmp_path: Path) -> None:
     [
         (["run"], "name a preset"),
         (["run", "demo/fl-st"], "did you mean demo/fl-std"),
-        (["run", "demo/fl-std", "--set", "codec.rato=0.1"], "did you mean codec.ratio"),
+        (["run", "demo/fl-cs", "--set", "codec.rato=0.1"], "did you mean codec.ratio"),
+        (
+            ["run", "demo/fl-std", "--set", "codec.chunks=3"],
+            "codec.chunks is a setting of 'chunked-dct', but codec.kind",
+        ),
+        (["run", "demo/fl-std", "--set", "server.optimiser=adma"], "did you mean 'adam'?"),
+        (["run", "demo/fl-std", "--seed", "-1"], "seed is -1; it must be at least 0"),
+        (["run", "demo/fl-cs", "--set", "codec.ratio=1e-9"], "codec.ratio is 1e-09"),
+        (
+            ["run", "demo/fl-std-dp", "--set", "privacy.noise_multiplier=0"],
+            "noise_multiplier is 0, which protects nobody",
+        ),
+        (["run", "demo/fl-std-dp", "--set", "privacy.clip_norm=1e12"], "clip_norm is 1e+12; it must be at most 1e+06"),
+        (["run", "demo/fl-std", "--set", "task=nonsense"], "task is 'nonsense', which is neither a task of Lowkey"),
         (["run", "demo/fl-cs", "--set", "codec.ratio=0"], "codec.ratio"),
         (["run", "demo/fl-cs", "--set", "codec.ratio=1.1"], "codec.ratio"),
         (["run", "demo/fl-cs", "--set", "codec.chunks=9000000"], "use at most 54314 chunks"),
@@ -214,7 +248,7 @@ def test_default_directory_follows_preset_and_seed(tmp_path: Path) -> None:
         (["run", "demo/fl-std-dp", "--set", "privacy.noise_multiplier=-1"], "privacy.noise_multiplier"),
         (["run", "demo/fl-std", "--set", "data.source=nowhere"], "dataset-fashion-mnist"),
         (["run", "demo/fl-std", "--resume", "--out", "nothing"], "nothing to resume"),
-        (["run", "demo/fl-std", "--track", "abacus"], "no tracker"),
+        (["run", "demo/fl-std", "--track", "abacus"], "--track is 'abacus'; it must be one of tensorboard"),
         (["report", "nothing"], "not a run directory"),
         (["run", "demo/fl-std", "--rounds", "many"], "--rounds"),
     ],

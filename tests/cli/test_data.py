@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_cli import error_of, json_of, lowkey
-from tests.data.tables import real, sih, write
+from tests.tasks.mortality.tables import real, sih, write
 
 
 def test_the_reference_file_passes() -> None:
@@ -27,7 +27,7 @@ def test_another_file_is_refused_or_told_about(tmp_path: Path) -> None:
 
 
 def test_bad_requests() -> None:
-    assert "one of diabetes130, sih-sus" in error_of("data", "check", "mimic", ".")
+    assert "no data set is called 'mimic'; docs/hospital.md lists them" in error_of("data", "check", "mimic", ".")
     assert "does not exist; get" in error_of("data", "check", "diabetes130", "nowhere.zip")
 
 
@@ -38,7 +38,7 @@ def test_what_a_preset_learns_from(tmp_path: Path) -> None:
     found = json_of("data", "describe", "hospital/sih-sus/fl-std", *settings)
     assert (found["clients"], found["train_admissions"] + found["test_admissions"]) == (2, 60)
     assert "train deaths" in lowkey("data", "describe", "hospital/sih-sus/fl-std", *settings).stdout
-    assert "no hospital data" in error_of("data", "describe", "demo/fl-std")
+    assert "'fashion-mnist' has no description of its data" in error_of("data", "describe", "demo/fl-std")
 
 
 WITHOUT = """

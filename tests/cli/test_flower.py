@@ -8,7 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from lowkey.cli.app import app
-from lowkey.errors import ConfigError, LowkeyError, RunError
+from lowkey.deployment import write_status
+from lowkey.errors import InvalidInput, LowkeyError, RunError
 from lowkey.experiments import RunDirectory
 
 RUN = ["run", "demo/fl-std", "--quiet"]
@@ -43,13 +44,13 @@ def test_from_nothing_to_an_approved_app(tmp_path: Path) -> None:
         ([*RUN, "--runtime", "flower"], "--nodes and --runtime flower belong together"),
         ([*RUN, "--nodes", "3"], "--nodes and --runtime flower belong together"),
         (["run", "demo/fl-cs-dp", "--runtime", "flower", "--nodes", "2"], "fewer than 3 clients"),
-        (["run", "demo/fl-std", "--runtime", "flower", "--nodes", "3", "--track", "tensorboard"], "--track"),
+        (["run", "demo/fl-std", "--runtime", "flower", "--nodes", "3", "--track", "abacus"], "--track is 'abacus'"),
     ],
 )
 def test_what_cannot_be_deployed_is_refused_before_anything_starts(
     tmp_path: Path, arguments: list[str], reason: str
 ) -> None:
-    with pytest.raises(ConfigError, match=reason):
+    with pytest.raises(InvalidInput, match=reason):
         CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "run")], catch_exceptions=False)
     assert not (tmp_path / "run").exists()
 
@@ -85,8 +86,15 @@ def test_status_of_something_else_is_an_error(tmp_path: Path) -> None:
         CliRunner().invoke(app, ["status", str(tmp_path)], catch_exceptions=False)
 
 
-def test_an_app_with_its_own_data_cannot_be_simulated_as_a_preset(tmp_path: Path) -> None:
-    config = tmp_path / "own.toml"
-    config.write_text('[data]\nname = "app"\nclients = 3\n[federation]\nscheme = "fl-std"\ncohort = 3\nrounds = 1\n')
-    with pytest.raises(ConfigError, match="brought by an app of its own"):
-        CliRunner().invoke(app, ["run", str(config), "--out", str(tmp_path / "run"), "--quiet"], catch_exceptions=False)
+def test_status_of_a_node_tells_how_its_training_went(tmp_path: Path) -> None:
+    """Known at the node and nowhere else: the server has seen noise like any other."""
+    home = tmp_path / "mary"
+    call("flower", "identity", str(home), "--client", "0")
+    with pytest.raises(LowkeyError, match="has not trained yet"):
+        call("status", str(home))
+    write_status(home, 7, None)
+    assert "contributed" in call("status", str(home))
+    write_status(home, 8, "its dataset is empty")
+    told = call("status", str(home))
+    assert "could not contribute, and sent noise only: its dataset is empty" in told
+    assert "    round  8" in told

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 import scipy.fft
@@ -9,10 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import Lasso
 
-from lowkey.codec.solvers import SOLVERS, Problem, certify
+from benchmarks.owlqn import by_owlqn
+from lowkey.codec.solvers import Problem, Solution, by_active_set, by_admm, certify
 from lowkey.codec.solvers import active_set as module
 from lowkey.codec.solvers.peaks import certify_lowered, gram_table
 from lowkey.codec.solvers.threads import Threads
+
+Solver = Callable[..., Solution]
+SOLVERS: list[Solver] = [by_active_set, by_admm]
+OWLQN = pytest.param(by_owlqn, marks=pytest.mark.skipif(find_spec("lbfgs") is None, reason="pip install pylbfgs"))
 
 
 def problem(
@@ -31,11 +39,11 @@ def relative_gap(problem: Problem, s: np.ndarray) -> float:
     return float(certificate.gap.sum() / certificate.objective.sum())
 
 
-@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("solver", [*SOLVERS, OWLQN])
 @pytest.mark.parametrize("factor", [0.05, 0.3, 0.8])
-def test_solvers_agree_with_scikit_learn(name: str, factor: float) -> None:
+def test_solvers_agree_with_scikit_learn(solver: Solver, factor: float) -> None:
     task = problem(factor=factor)
-    found = SOLVERS[name](task, tolerance=1e-9, max_iterations=20_000).s
+    found = solver(task, tolerance=1e-9, max_iterations=20_000).s
     theta = scipy.fft.dct(np.eye(task.length), axis=0, norm="ortho")[: task.y.shape[1]]
     for block, y in zip(found, task.y, strict=True):
         # scikit-learn minimises 1/(2 rows) ‖y − Θs‖² + alpha ‖s‖₁
@@ -43,14 +51,33 @@ def test_solvers_agree_with_scikit_learn(name: str, factor: float) -> None:
         np.testing.assert_allclose(block, model.fit(theta, y).coef_, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", SOLVERS)
-def test_solvers_keep_the_type_and_reach_the_tolerance_in_float32(name: str) -> None:
+@pytest.mark.parametrize("solver", [*SOLVERS, OWLQN])
+def test_solvers_keep_the_type_and_reach_the_tolerance_in_float32(solver: Solver) -> None:
     task = problem(blocks=6, length=520, kept=52, factor=0.2, dtype=np.float32)
-    solution = SOLVERS[name](task, tolerance=1e-3, max_iterations=5000)
+    solution = solver(task, tolerance=1e-3, max_iterations=5000)
     assert solution.s.dtype == np.float32
     assert solution.s.shape == (6, 520)
     assert relative_gap(task, solution.s) <= 1e-3
     assert 0 < solution.iterations < 5000
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_certificate_bounds_the_distance_to_the_optimum(solver: Solver) -> None:
+    task = problem()
+    rough, fine = (certify(task, solver(task, tolerance=t, max_iterations=20_000).s) for t in (0.2, 1e-9))
+    assert rough.reached(0.2)
+    assert fine.reached(1e-9)
+    apart, gap = rough.objective.sum() - fine.objective.sum(), rough.gap.sum()
+    assert -1e-9 * fine.objective.sum() <= apart <= gap
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_solvers_give_up_where_they_are_told_to(solver: Solver) -> None:
+    task = problem(factor=0.001)
+    solution = solver(task, tolerance=1e-12, max_iterations=2)
+    assert solution.iterations == 2
+    assert relative_gap(task, solution.s) > 1e-12
+    assert np.isfinite(solution.s).all()
 
 
 @settings(max_examples=40, deadline=None)
@@ -62,7 +89,7 @@ def test_solvers_keep_the_type_and_reach_the_tolerance_in_float32(name: str) -> 
 )
 def test_active_set_and_admm_find_the_same_objective(seed: int, length: int, share: float, factor: float) -> None:
     task = problem(blocks=3, length=length, kept=max(1, round(share * length)), factor=factor, seed=seed)
-    first, second = (SOLVERS[name](task, tolerance=1e-6, max_iterations=20_000).s for name in ("active-set", "admm"))
+    first, second = (solver(task, tolerance=1e-6, max_iterations=20_000).s for solver in SOLVERS)
     assert relative_gap(task, first) <= 1e-6
     assert certify(task, first).objective.sum() == pytest.approx(certify(task, second).objective.sum(), rel=1e-5)
 
@@ -82,7 +109,7 @@ def test_neighbours_that_share_a_spike_are_solved_quickly() -> None:
     x[0, [300, 301, 302, 1500, 1501]] = 1.0
     y = scipy.fft.dct(x, norm="ortho")[:, :40]
     task = Problem(y=y, lam=1e-3 * float(np.abs(scipy.fft.idct(y, n=2000, norm="ortho")).max()), length=2000)
-    solution = SOLVERS["active-set"](task, tolerance=1e-3, max_iterations=1000)
+    solution = by_active_set(task, tolerance=1e-3, max_iterations=1000)
     assert relative_gap(task, solution.s) <= 1e-3
     assert solution.iterations <= 20
 
@@ -94,8 +121,8 @@ def test_large_supports_are_left_to_admm(monkeypatch: pytest.MonkeyPatch) -> Non
     y[1] *= 1e-3  # below λ: solved at once by zero
     task = Problem(y=y, lam=0.05, length=4000)
     called = []
-    monkeypatch.setattr(module, "by_admm", lambda rest, **k: called.append(len(rest.y)) or SOLVERS["admm"](rest, **k))
-    solution = SOLVERS["active-set"](task, tolerance=1e-3, max_iterations=1000)
+    monkeypatch.setattr(module, "by_admm", lambda rest, **k: called.append(len(rest.y)) or by_admm(rest, **k))
+    solution = by_active_set(task, tolerance=1e-3, max_iterations=1000)
     assert called == [1]
     assert not solution.s[1].any()
     assert relative_gap(task, solution.s) <= 1e-3
@@ -105,8 +132,8 @@ def test_working_sets_that_grow_large_are_left_to_admm(monkeypatch: pytest.Monke
     task = problem(blocks=3, length=520, kept=104, factor=0.05)
     monkeypatch.setattr(module, "_LARGE", 10)
     called = []
-    monkeypatch.setattr(module, "by_admm", lambda rest, **k: called.append(len(rest.y)) or SOLVERS["admm"](rest, **k))
-    solution = SOLVERS["active-set"](task, tolerance=1e-4, max_iterations=1000)
+    monkeypatch.setattr(module, "by_admm", lambda rest, **k: called.append(len(rest.y)) or by_admm(rest, **k))
+    solution = by_active_set(task, tolerance=1e-4, max_iterations=1000)
     assert called == [3]
     assert relative_gap(task, solution.s) <= 1e-4
 
@@ -114,7 +141,7 @@ def test_working_sets_that_grow_large_are_left_to_admm(monkeypatch: pytest.Monke
 def test_lowering_a_peak_closes_the_gap_that_it_made() -> None:
     """One wrong coordinate near the optimum makes nearly the whole gap; lowering it needs no more iterations."""
     task = problem(blocks=2, length=520, kept=104, factor=0.2)
-    s = SOLVERS["active-set"](task, tolerance=1e-9, max_iterations=1000).s
+    s = by_active_set(task, tolerance=1e-9, max_iterations=1000).s
     s[1, np.abs(s[1]).argmax()] *= 0.995
     before, untouched = certify(task, s), s[0].copy()
     assert before.gap[1] > 1e-3 * before.objective[1]
@@ -135,9 +162,9 @@ def test_far_from_the_optimum_nothing_is_lowered() -> None:
 
 def test_threads_change_nothing() -> None:
     task = problem(blocks=20, length=520, kept=52, dtype=np.float32)
-    alone = SOLVERS["active-set"](task, tolerance=1e-4, max_iterations=100)
+    alone = by_active_set(task, tolerance=1e-4, max_iterations=100)
     with scipy.fft.set_workers(2):
-        together = SOLVERS["active-set"](task, tolerance=1e-4, max_iterations=100)
+        together = by_active_set(task, tolerance=1e-4, max_iterations=100)
     np.testing.assert_array_equal(alone.s, together.s)
     assert alone.iterations == together.iterations
 
@@ -163,7 +190,7 @@ def test_certificate_is_tight_at_the_soft_threshold() -> None:
     assert certificate.reached(1e-9)
 
 
-@pytest.mark.parametrize("name", SOLVERS)
-def test_zero_measurements_give_zero(name: str) -> None:
+@pytest.mark.parametrize("solver", [*SOLVERS, OWLQN])
+def test_zero_measurements_give_zero(solver: Solver) -> None:
     task = Problem(y=np.zeros((2, 5), np.float32), lam=1.0, length=10)
-    assert not SOLVERS[name](task, tolerance=1e-3, max_iterations=10).s.any()
+    assert not solver(task, tolerance=1e-3, max_iterations=10).s.any()

@@ -17,8 +17,8 @@ import pytest
 
 from lowkey.errors import BudgetExhausted, DataError, RunError
 from lowkey.experiments import Config, RunDirectory
-from lowkey.federation import RoundRecord
 from lowkey.privacy import Ledger, claimed_epsilon
+from lowkey.protocols import Metrics
 from lowkey.rng import ReplaySecrets
 from lowkey.simulation import run
 from tests.conftest import tiny_config
@@ -28,28 +28,44 @@ CS_DP = "demo/fl-cs-dp"
 NOISE = "privacy.noise_multiplier=1.0"
 
 
-def weights(path: Path) -> np.ndarray:
+def arrays(path: Path) -> dict[str, np.ndarray]:
+    """All that the server has at the end: the model, and what its parts remember."""
     directory = RunDirectory.open(path)
     state = directory.load_checkpoint(directory.ledger())
     directory.unlock()
     assert state is not None
-    return state.weights
+    parts = {"gathered": state.gathered, "optimiser": state.optimiser, "average": state.average}
+    remembered = {f"{part}.{name}": array for part, held in parts.items() for name, array in held.items()}
+    return remembered | {"weights": state.weights}
 
 
 def without_timing(path: Path) -> list[dict[str, Any]]:
     return [{k: v for k, v in m.items() if k != "seconds"} for m in RunDirectory.open(path).metrics()]
 
 
+MEMORIES = {
+    "usual": (),
+    "momentum, exponential": ("server.optimiser=momentum", "averaging.kind=exponential"),
+    "adam, tail": ("server.optimiser=adam", "server.rate=0.003", "averaging.kind=tail", "averaging.start=2"),
+}
+
+
 @pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("memory", MEMORIES)
 @pytest.mark.parametrize("scheme", OPEN)
-def test_three_and_three_rounds_are_six_bit_for_bit(tmp_path: Path, scheme: str, workers: int) -> None:
+def test_three_and_three_rounds_are_six_bit_for_bit(tmp_path: Path, scheme: str, memory: str, workers: int) -> None:
     def config(rounds: int) -> Config:
-        return tiny_config(f"demo/{scheme}", f"schedule.rounds={rounds}", f"runtime.workers={workers}")
+        changes = (f"schedule.rounds={rounds}", f"runtime.workers={workers}", *MEMORIES[memory])
+        return tiny_config(f"demo/{scheme}", *changes)
 
     run(config(6), tmp_path / "whole")
     run(config(3), tmp_path / "halves")
     result = run(config(6), tmp_path / "halves", resume=True)
-    np.testing.assert_array_equal(weights(tmp_path / "halves"), weights(tmp_path / "whole"))
+    whole, halves = arrays(tmp_path / "whole"), arrays(tmp_path / "halves")
+    assert whole.keys() == halves.keys()
+    assert ("average.average" in whole, "optimiser.second" in whole) == (memory != "usual", "adam" in memory)
+    for name, array in whole.items():
+        np.testing.assert_array_equal(halves[name], array, err_msg=name)
     assert without_timing(tmp_path / "halves") == without_timing(tmp_path / "whole")
     assert result["rounds"] == 6
 
@@ -68,8 +84,8 @@ def test_private_halves_spend_what_the_whole_does(tmp_path: Path) -> None:
 
 
 def test_interruption_between_checkpoints_loses_no_paid_round(tmp_path: Path) -> None:
-    def stop(record: RoundRecord) -> None:
-        if record.round == 3:
+    def stop(metrics: Metrics) -> None:
+        if metrics["round"] == 3:
             raise KeyboardInterrupt
 
     config = tiny_config(CS_DP, NOISE, "schedule.rounds=5", "runtime.checkpoint_every=100")
@@ -255,7 +271,7 @@ def test_files_of_a_private_run_tell_no_cohort(tmp_path: Path) -> None:
 
 
 def test_runs_on_one_population_share_a_ledger_and_a_budget(tmp_path: Path) -> None:
-    shared = f"privacy.ledger={tmp_path / 'population.jsonl'}"
+    shared = f"federation.ledger={tmp_path / 'population.jsonl'}"
     config = tiny_config(CS_DP, NOISE, shared)
     one, two = (run(config, tmp_path / name) for name in ("one", "two"))
     ledger = Ledger.read(tmp_path / "population.jsonl")

@@ -11,19 +11,30 @@ import numpy as np
 import pytest
 
 from lowkey.errors import RunError
-from lowkey.experiments import RunDirectory
+from lowkey.experiments import Config, RunDirectory, find, override, parse
 from lowkey.federation import RunState
 from lowkey.privacy import Event, Ledger
-from tests.conftest import tiny_config
+from tests.conftest import tiny_config, tiny_hospital
 
+TINY = ("federation.clients=400", "federation.cohort=5")
 EVENT = Event(noise_multiplier=1.0, sampling_probability=0.1)
 
 
 def state(number: int = 3) -> RunState:
     rng = np.random.default_rng(number)
-    server = {"momentum": rng.normal(size=4).astype(np.float32), "error": rng.normal(size=4).astype(np.float32)}
+
+    def drawn(size: int) -> np.ndarray:
+        return rng.normal(size=size).astype(np.float32)
+
     return RunState(
-        round=number, weights=rng.normal(size=9).astype(np.float32), server=server, bytes_up=12, bytes_down=2**40
+        round=number,
+        weights=drawn(9),
+        gathered={"momentum": drawn(4), "error": drawn(4)},
+        optimiser={"momentum": drawn(9)},  # a name that another part has, too
+        average={"average": drawn(9)},
+        clip_norm=0.75,
+        bytes_up=12,
+        bytes_down=2**40,
     )
 
 
@@ -34,11 +45,13 @@ def test_checkpoint_round_trip(run_path: Path) -> None:
     directory.save_checkpoint(saved, Ledger(None, run="test"))
     loaded = RunDirectory.open(run_path).load_checkpoint(Ledger(None, run="test"))
     assert loaded is not None
-    assert (loaded.round, loaded.bytes_up, loaded.bytes_down) == (3, 12, 2**40)
+    assert (loaded.round, loaded.bytes_up, loaded.bytes_down, loaded.clip_norm) == (3, 12, 2**40, 0.75)
     np.testing.assert_array_equal(loaded.weights, saved.weights)
-    assert loaded.server.keys() == saved.server.keys()
-    for name, array in saved.server.items():
-        np.testing.assert_array_equal(loaded.server[name], array)
+    for part in ("gathered", "optimiser", "average"):
+        before, after = getattr(saved, part), getattr(loaded, part)
+        assert before.keys() == after.keys()
+        for name, array in before.items():
+            np.testing.assert_array_equal(after[name], array)
 
 
 def test_only_the_last_checkpoints_are_kept(run_path: Path) -> None:
@@ -120,14 +133,58 @@ def test_existing_directories_are_never_overwritten(run_path: Path) -> None:
     assert [p.name for p in other.iterdir()] == ["thesis.txt"]
 
 
-def test_settings_that_matter_cannot_change_on_resume(run_path: Path) -> None:
+MAY_CHANGE = (
+    "schedule.rounds=9", "schedule.evaluate_every=2", "schedule.attempts=7", "runtime.workers=1",
+    "runtime.checkpoint_every=3", "deployment.train_seconds=5", "paper.round=5", "name=other", "privacy.epsilon=7",
+    "privacy.rounds=77", "privacy.max_contributions=3", "privacy.aggregation=masked",
+)  # fmt: skip
+MAY_NOT_CHANGE = (
+    "seed=5", "training.learning_rate=0.5", "federation.clients=300", "federation.cohort=6", "federation.ledger=x",
+    "federation.scheme=fl-freq-dp", "data.division=dirichlet", "model.hidden=9", "codec.ratio=0.1",
+    "decoder.kind=lasso", "gather.momentum=0.5", 'gather={kind="decode"}', "server.optimiser=adam", "server.rate=0.5",
+    "averaging.kind=tail", "privacy.clip_norm=0.3", "privacy.noise_multiplier=3", "privacy.delta=1e-6",
+    "privacy.sampling=fixed", "privacy.dropouts=0.2", "privacy.colluders=0.2", "privacy.bits=24",
+    "privacy.clip=adaptive",
+)  # fmt: skip
+
+
+def private(*changes: str) -> Config:
+    others = () if any("scheme" in change for change in changes) else ("codec.chunks=3", "gather.rate=1.0")
+    return tiny_config("demo/fl-cs-dp", "privacy.noise_multiplier=1.0", "privacy.epsilon=99", *others, *changes)
+
+
+@pytest.mark.parametrize("change", MAY_CHANGE)
+def test_what_tells_nothing_untrue_may_change_on_resume(run_path: Path, change: str) -> None:
+    directory = RunDirectory.create(run_path, private())
+    directory.save_checkpoint(state(1), Ledger(None, run="test"))
+    changed = private(change)
+    assert changed != directory.config
+    directory.adopt(changed)
+    assert RunDirectory.open(run_path).config == changed
+    assert RunDirectory.open(run_path).load_checkpoint(Ledger(None, run="test")) is not None
+
+
+@pytest.mark.parametrize("change", MAY_NOT_CHANGE)
+def test_settings_that_matter_cannot_change_on_resume(run_path: Path, change: str) -> None:
+    directory = RunDirectory.create(run_path, private())
+    directory.save_checkpoint(state(1), Ledger(None, run="test"))
+    if change == "federation.scheme=fl-freq-dp":  # it has no chunks and no memory
+        other = parse(override(find("demo/fl-std-dp"), [change, "codec.ratio=0.05", *TINY])).resolve()
+    else:
+        other = private(change)
+    section = change.split(".")[0].split("=")[0]
+    with pytest.raises(RunError, match=rf"another ({section}|codec)"):
+        directory.adopt(other)
+    assert RunDirectory.open(run_path).config == private()
+    (run_path / "config.toml").write_text(other.to_toml())  # by hand, past the first check
+    with pytest.raises(RunError, match="belongs to another configuration"):
+        RunDirectory.open(run_path).load_checkpoint(Ledger(None, run="test"))
+
+
+def test_open_runs_may_ask_for_more_answers_on_resume(run_path: Path) -> None:
     directory = RunDirectory.create(run_path, tiny_config())
-    directory.adopt(tiny_config("demo/fl-std", "schedule.rounds=9", "runtime.workers=1", "schedule.evaluate_every=2"))
-    assert RunDirectory.open(run_path).config.schedule.rounds == 9
-    for change in ("seed=5", "training.learning_rate=0.5", "federation.clients=300"):
-        with pytest.raises(RunError, match=change.split("=")[0]):
-            directory.adopt(tiny_config("demo/fl-std", change))
-    assert RunDirectory.open(run_path).config.seed == 0
+    directory.adopt(tiny_config("demo/fl-std", "federation.min_clients=3"))
+    assert RunDirectory.open(run_path).config.federation.min_clients == 3
 
 
 def test_two_processes_cannot_share_a_run(run_path: Path) -> None:
@@ -148,8 +205,8 @@ def test_two_processes_cannot_share_a_run(run_path: Path) -> None:
     assert from_another_process().returncode == 0
 
 
-def write_metrics(path: Path, *lines: dict[str, object]) -> dict[str, object]:
-    directory = RunDirectory.create(path, tiny_config())
+def write_metrics(path: Path, *lines: dict[str, object], config: Config | None = None) -> dict[str, object]:
+    directory = RunDirectory.create(path, config or tiny_config())
     (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return directory.summary()
 
@@ -171,6 +228,7 @@ def test_summary_of_mortality_is_of_the_round_with_the_best_balanced_accuracy(ru
         {"round": 1, "accuracy": 0.99, "balanced_accuracy": 0.5, "auroc": 0.9},
         {"round": 2, "accuracy": 0.6, "balanced_accuracy": 0.7, "auroc": 0.8},
         {"round": 3, "accuracy": 0.7, "balanced_accuracy": 0.6, "auroc": 0.85},
+        config=tiny_hospital(),
     )
     assert (found["best_balanced_accuracy"], found["best_auroc"], found["best_round"]) == (0.7, 0.8, 2)
     assert (found["final_balanced_accuracy"], found["final_auroc"]) == (0.6, 0.85)

@@ -28,9 +28,10 @@ from lowkey.federation import (
 )
 from lowkey.privacy import ClientLedger, ClientPrivacy, Ledger, Policy
 from lowkey.rng import OSSecrets, ReplaySecrets, Secrets
-from lowkey.simulation import InProcess, SimulatedKeys, Vanishing
+from lowkey.simulation import InProcess, SimulatedKeys
 from lowkey.timing import StageClock
 from tests.federation.test_round import DIMENSION, Pull
+from tests.federation.vanishing import Vanishing
 
 MEMBERS = 100
 

@@ -169,7 +169,22 @@ def test_rounds_add_up_in_any_order() -> None:
     assert together.pld > max(epsilon([event], DELTA).pld for event in (one, other, everybody))
     assert together.rdp is not None
     assert together.pld < together.rdp
-    assert epsilon([], DELTA).pld == 0.0
+
+
+def test_nothing_played_is_nothing_spent() -> None:
+    spent = epsilon([], DELTA)
+    assert (spent.paper, spent.rdp, spent.pld, spent.claimed) == (0.0, 0.0, 0.0, 0.0)
+    assert claimed_epsilon([], DELTA) == 0.0
+
+
+def test_little_noise_needs_orders_between_whole_numbers() -> None:
+    accountant = RdpAccountant()
+    accountant.compose(dp_accounting.GaussianDpEvent(0.3))
+    found = epsilon([Event(noise_multiplier=0.3, sampling_probability=1.0)], DELTA).rdp
+    assert found == pytest.approx(accountant.get_epsilon(DELTA))
+    whole = RdpAccountant(range(2, 65))
+    whole.compose(dp_accounting.GaussianDpEvent(0.3))
+    assert found < whole.get_epsilon(DELTA) - 0.1
 
 
 @pytest.mark.parametrize(("event", "expected"), [(FASHION, (3.3534, 4.9076)), (MEDICAL, (3.3732, 4.9931))], ids=NAMES)
@@ -250,6 +265,27 @@ BAD: list[dict[str, Any]] = [
 def test_bad_events_are_refused(bad: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"must|accounted"):
         Event.from_json(FASHION.to_json() | bad)
+
+
+@pytest.mark.parametrize("fine", [{"population": 1, "roster": 1, "honest": 1}, {"roster": 6000, "honest": 6000}])
+def test_events_at_their_limits_are_accepted(fine: dict[str, int]) -> None:
+    assert {name: getattr(replace(FASHION, **fine), name) for name in fine} == fine  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("probability", "coin", "candidate", "mode"),
+    [
+        (1.0, 1.0, 1.0, "all"),
+        (0.95, 1.0, 0.95, "poisson_padded"),
+        (0.95, 0.95, 1.0, "secret_poisson"),
+        (0.1, 0.5, 0.2, "secret_poisson"),
+    ],
+)
+def test_what_an_event_says_of_its_sampling(probability: float, coin: float, candidate: float, mode: str) -> None:
+    event = Event(noise_multiplier=1.0, sampling_probability=probability, coin=coin)
+    assert (event.candidate_probability, event.mode) == (candidate, mode)
+    assert event.sensitivity == 1.0
+    assert replace(event, adjacency="replace-one").sensitivity == 2.0
 
 
 def test_events_survive_json_and_nothing_else_passes() -> None:

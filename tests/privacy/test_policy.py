@@ -16,12 +16,11 @@ from lowkey.privacy import ClientLedger, Policy, Terms, server_epsilon
 TERMS = Terms(
     noise_multiplier=1.54, clip_rule="norm at most 0.47", bits=20, length=83_200, members=160, survivors=144,
     honest=128, neighbours=50, shares_needed=34, delta=1e-5, scheme="fl-cs-dp", sampling="poisson",
-    codec="dct", ratio=0.05, chunks=200, public_seed=7,
-    model_size=1_663_370,
+    codec="dct(ratio=0.05)", public_seed=7, model_size=1_663_370,
 )  # fmt: skip
 POLICY = Policy(
-    min_noise_multiplier=1.5, min_roster=160, min_honest=100, min_tolerated_colluders=16, max_participations=3, max_epsilon=6.0,
-    delta=1e-5,
+    min_noise_multiplier=1.5, min_roster=160, min_honest=100, min_tolerated_colluders=16, max_participations=3,
+    max_epsilon=6.0, delta=1e-5,
 )  # fmt: skip
 
 
@@ -30,19 +29,32 @@ def test_terms_within_all_bounds_are_accepted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "bound"),
+    ("change", "said"),
     [
-        ({"noise_multiplier": 1.4999}, "min_noise_multiplier"),
-        ({"members": 159}, "min_roster"),
-        ({"honest": 99}, "min_honest"),
-        ({"honest": 129}, "min_tolerated_colluders"),
-        ({"delta": 1.1e-5}, "delta"),
+        ({"noise_multiplier": 1.4999}, r"noise_multiplier is 1\.4999; .* below 1\.5 \(min_noise_multiplier\)"),
+        ({"members": 159}, r"members is 159; .* below 160 \(min_roster\)"),
+        ({"honest": 99}, r"honest is 99; .* below 100 \(min_honest\)"),
+        ({"honest": 129}, r"tolerated colluders is 15; .* below 16 \(min_tolerated_colluders\)"),
+        ({"delta": 1.1e-5}, r"delta is 1\.1e-05; .* above 1e-05 \(delta\)"),
     ],
 )
-def test_each_bound_refuses_by_name(change: dict[str, Any], bound: str) -> None:
-    (name,) = change
-    with pytest.raises(PolicyRefused, match=rf"{name}.* is .*this client takes no part .*\({bound}\)"):
+def test_each_bound_refuses_by_name(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(PolicyRefused, match=said) as error:
         POLICY.check(replace(TERMS, **change))
+    assert "this client takes no part" in str(error.value)
+
+
+def test_a_client_that_fears_three_colluders_refuses_terms_that_bear_two() -> None:
+    """Of 144 survivors 142 must be honest: two may tell the server their noise."""
+    wary, two, three = replace(POLICY, min_tolerated_colluders=3), *(replace(TERMS, honest=h) for h in (142, 141))
+    assert (two.colluders, three.colluders) == (2, 3)
+    said = "tolerated colluders is 2; this client takes no part below 3 (min_tolerated_colluders)"
+    with pytest.raises(PolicyRefused) as error:
+        wary.check(two)
+    assert str(error.value) == said
+    wary.check(three)
+    replace(wary, min_tolerated_colluders=2).check(two)
+    replace(wary, min_tolerated_colluders=0).check(replace(TERMS, honest=144))
 
 
 def test_two_thirds_of_the_members_must_survive() -> None:
@@ -101,22 +113,22 @@ def test_servers_view(count: int, epsilon: float) -> None:
 
 def test_terms_have_one_digest_on_every_machine() -> None:
     text = (
-        '{"bits":20,"chunks":200,"clip_rule":"norm at most 0.47","codec":"dct","coin":1.0,"delta":1e-05,"honest":128,'
+        '{"bits":20,"clip_rule":"norm at most 0.47","codec":"dct(ratio=0.05)","coin":1.0,"delta":1e-05,"honest":128,'
         '"length":83200,"members":160,"model_size":1663370,"neighbours":50,"noise_multiplier":1.54,"public_seed":7,'
-        '"ratio":0.05,"sampling":"poisson","scheme":"fl-cs-dp","shares_needed":34,"survivors":144}'
+        '"sampling":"poisson","scheme":"fl-cs-dp","shares_needed":34,"survivors":144}'
     )
-    assert TERMS.digest() == hashlib.sha256(f"lowkey terms 1\n{text}".encode()).digest()
-    assert TERMS.digest().hex() == "d4d7c5c626bbc8439a292d260674e40a66bc7a4be8e5c3294c25c1c7db3a968c"
+    assert TERMS.digest() == hashlib.sha256(f"lowkey terms 2\n{text}".encode()).digest()
+    assert TERMS.digest().hex() == "4dab90da63f38551995990e523207eec8a70a0c521f4a5c4db9ad86c11a035a6"
     assert Terms.from_json(json.loads(json.dumps(TERMS.to_json()))) == TERMS
-    assert replace(TERMS, ratio=1).digest() == replace(TERMS, ratio=1.0).digest()
+    assert replace(TERMS, coin=1).digest() == replace(TERMS, coin=1.0).digest()
+    assert replace(TERMS, noise_multiplier=2).digest() == replace(TERMS, noise_multiplier=2.0).digest()
 
 
 def test_every_field_is_in_the_digest() -> None:
     changed = {
         "noise_multiplier": 1.55, "clip_rule": "norm at most 0.48", "bits": 16, "length": 1, "members": 161,
         "survivors": 145, "honest": 127, "neighbours": 20, "shares_needed": 11, "delta": 1e-6, "scheme": "fl-std-dp",
-        "sampling": "fixed", "coin": 0.5, "codec": "identity", "ratio": 0.1, "chunks": 100, "public_seed": 8,
-        "model_size": 5,
+        "sampling": "fixed", "coin": 0.5, "codec": "dct(ratio=0.1)", "public_seed": 8, "model_size": 5,
     }  # fmt: skip
     assert changed.keys() == TERMS.to_json().keys()
     digests = {replace(TERMS, **{name: value}).digest() for name, value in changed.items()}  # type: ignore[arg-type]
@@ -136,6 +148,7 @@ def test_every_field_is_in_the_digest() -> None:
         ({"noise_multiplier": float("nan")}, "noise_multiplier is nan"),
         ({"neighbours": 0}, "neighbours is 0"),
         ({"coin": 0.0}, "coin is 0.0"),
+        ({"ratio": 0.05}, "'ratio' is unknown"),
     ],
 )
 def test_impossible_terms_are_refused(change: dict[str, Any], message: str) -> None:
@@ -172,6 +185,12 @@ def test_policy_file(tmp_path: Path) -> None:
     [
         ("min_honest", "min_honnest", "'min_honnest' is unknown; did you mean 'min_honest'"),
         ("min_honest = 100\n", "", "'min_honest' is missing"),
+        (
+            "min_tolerated_colluders",
+            "max_colluders",
+            "'max_colluders' is unknown; did you mean 'min_tolerated_colluders'",
+        ),
+        ("= 16\nmax_p", "= -1\nmax_p", "min_tolerated_colluders is -1"),
         ("= 100", "= -1", "min_honest is -1"),
         ("= 100", "= 'many'", "min_honest is 'many'; it must be of type int"),
         ("= 6", "= inf", "max_epsilon is inf"),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from lowkey.errors import InvalidInput
-from lowkey.privacy import FixedSizeSampling, PoissonSampling, Sampling, flip_coin, make_sampling
+from lowkey.privacy import SAMPLINGS, FixedSizeSampling, PoissonSampling, Sampling, flip_coin, make_sampling
 from lowkey.rng import OSSecrets, PublicStream
 
 PAPER = PoissonSampling(population=6000, probability=1 / 60)
@@ -144,6 +144,13 @@ def test_modes(options: dict[str, object], mode: str, probability: float, coin: 
     }
 
 
+def test_samplings_are_named_with_the_nearest() -> None:
+    assert list(SAMPLINGS) == ["all", "poisson_padded", "secret_poisson", "fixed"]
+    assert all(SAMPLINGS[name].words for name in SAMPLINGS)
+    with pytest.raises(InvalidInput, match=r"privacy\.sampling is 'poisson_pad'; .*did you mean 'poisson_padded'\?"):
+        make_sampling("poisson_pad", population=30, cohort=10)
+
+
 @pytest.mark.parametrize(
     ("options", "named"),
     [
@@ -155,6 +162,8 @@ def test_modes(options: dict[str, object], mode: str, probability: float, coin: 
         ({"mode": "fixed", "cohort": 10, "roster": 20}, "needs privacy.sampling = 'secret_poisson'"),
         ({"mode": None, "cohort": 0}, "federation.cohort is 0"),
         ({"mode": None, "cohort": 31}, "federation.cohort is 31"),
+        ({"mode": None, "cohort": 2.5}, "federation.cohort is 2.5; it must be a whole number"),
+        ({"mode": "secret_poisson", "cohort": 10, "roster": 20.5}, "privacy.roster is 20.5; it must be a whole number"),
     ],
 )
 def test_contradictions_are_refused(options: dict[str, object], named: str) -> None:

@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from lowkey.errors import InvalidInput
-from lowkey.privacy import effective_noise, noise_shares
+from lowkey.privacy import noise_shares
 
 
 @pytest.mark.parametrize(
@@ -63,17 +63,3 @@ def test_never_more_is_asked_than_there_is_nor_less_than_promised(
 def test_impossible_shares_are_refused(roster: int, dropouts: float, colluders: float, named: str) -> None:
     with pytest.raises(InvalidInput, match=named):
         noise_shares(roster, dropouts=dropouts, colluders=colluders)
-
-
-@pytest.mark.parametrize(("share", "expected"), [(1.0, 1.5400), (0.9, 1.4610), (0.8, 1.3774), (0.5, 1.0889)])
-def test_noise_that_is_left(share: float, expected: float) -> None:
-    assert effective_noise(1.54, share) == pytest.approx(expected, abs=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("noise_multiplier", "share", "named"),
-    [(0.0, 0.9, "noise multiplier"), (-1.0, 0.9, "noise multiplier"), (1.0, 0.0, "share"), (1.0, 1.1, "share")],
-)
-def test_no_noise_is_left_of_nonsense(noise_multiplier: float, share: float, named: str) -> None:
-    with pytest.raises(InvalidInput, match=named):
-        effective_noise(noise_multiplier, share)

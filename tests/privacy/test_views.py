@@ -12,7 +12,6 @@ from lowkey.errors import InvalidInput
 from lowkey.privacy import (
     Event,
     claimed_epsilon,
-    effective_noise,
     epsilon,
     group_epsilon,
     guarantee_lines,
@@ -21,6 +20,7 @@ from lowkey.privacy import (
     noise_shares,
     search_epsilon,
     server_epsilon,
+    server_view,
 )
 
 DELTA = 1e-5
@@ -42,10 +42,35 @@ def test_secret_coins_help_against_the_server(coin: float, participations: int, 
     assert server_epsilon(1.54, participations, DELTA, coin=coin) == pytest.approx(expected, abs=5e-3)
 
 
+def test_a_coin_that_rarely_falls_on_tails_helps_a_little() -> None:
+    assert 9.0 < server_epsilon(1.54, 10, DELTA, coin=0.9) < 10.32  # 10.3277 without
+
+
 def test_when_everybody_flips_a_coin_the_server_sees_no_more_than_others() -> None:
     event = replace(make_sampling("secret_poisson", population=6000, cohort=100).event(1.54), count=200)
     assert server_epsilon(1.54, 200, DELTA, coin=event.coin) == claimed_epsilon([event], DELTA)
     assert claimed_epsilon([event], DELTA) == pytest.approx(0.6806, abs=5e-4)
+
+
+def test_the_server_sees_every_round_that_asked_however_rarely_clients_are_drawn() -> None:
+    """Rounds without coins are Gaussian mechanisms in full: 1/z² adds up, whatever the sampling and the accounting."""
+    once, other = replace(FASHION, count=1), replace(MEDICAL, count=1, noise_multiplier=1.22441)
+    fixed = make_sampling("fixed", population=6000, cohort=100).event(1.54)
+    assert server_view([once] * 10, DELTA) == pytest.approx(10.3277, abs=1e-4)
+    assert server_view([replace(once, count=7), once, fixed, once], DELTA) == pytest.approx(10.3277, abs=1e-4)
+    mu = math.sqrt(1.54**-2 + 2 * 1.22441**-2)
+    assert server_view([once, replace(other, count=2)], DELTA) == pytest.approx(server_epsilon(1 / mu, 1, DELTA))
+    assert server_view([], DELTA) == 0.0
+
+
+def test_the_server_sees_less_of_rounds_with_secret_coins() -> None:
+    coins = Event(noise_multiplier=1.54, sampling_probability=0.1 / 6, coin=0.1, count=50)
+    assert server_view([coins], DELTA) == pytest.approx(2.4278, abs=5e-3)
+    assert server_view([replace(coins, count=20)] + [replace(coins, count=1)] * 30, DELTA) == server_view(
+        [coins], DELTA
+    )
+    mixed = server_view([coins, replace(FASHION, count=1)], DELTA)  # 2.6727 alone
+    assert max(2.6727, 2.4278) < mixed < 2.6727 + 2.4278 + 1e-2
 
 
 def test_a_client_that_was_never_asked_has_lost_nothing() -> None:
@@ -73,7 +98,8 @@ def test_a_group_of_one_is_a_client() -> None:
 
 @pytest.mark.parametrize(("event", "expected"), [(FASHION, 0.7386), (MEDICAL, 0.6848)])
 def test_losing_a_tenth_of_the_noise(event: Event, expected: float) -> None:
-    left = replace(event, noise_multiplier=effective_noise(event.noise_multiplier, 0.9))
+    """Nine tenths of the shares carry nine tenths of the variance."""
+    left = replace(event, noise_multiplier=event.noise_multiplier * math.sqrt(0.9))
     assert claimed_epsilon([left], DELTA) == pytest.approx(expected, abs=5e-4)
 
 
@@ -83,6 +109,12 @@ def test_losing_a_tenth_of_the_noise(event: Event, expected: float) -> None:
 )
 def test_choosing_the_best_of_many_runs(event: Event, runs: float, expected: float) -> None:
     assert search_epsilon(event, runs, DELTA) == pytest.approx(expected, abs=5e-4)
+
+
+def test_a_search_of_one_run_costs_no_less_than_the_run() -> None:
+    spent = epsilon([FASHION], DELTA).rdp
+    assert spent is not None
+    assert spent <= search_epsilon(FASHION, 1, DELTA) < search_epsilon(FASHION, 2, DELTA)
 
 
 def test_a_search_over_padded_rosters() -> None:
@@ -99,12 +131,19 @@ def test_bad_views_are_refused() -> None:
         (lambda: server_epsilon(1.0, -1, DELTA), "participations"),
         (lambda: server_epsilon(1.0, 1, 1.0), "delta"),
         (lambda: server_epsilon(1.0, 1, DELTA, coin=0.0), "coin"),
+        (lambda: server_view([], 0.0), "delta"),
+        (lambda: server_view([FASHION], 1.0), "delta"),
         (lambda: likely_participations(10, 1.5), "probability"),
+        (lambda: likely_participations(-1, 0.5), "rounds"),
+        (lambda: likely_participations(10, 0.5, quantile=1.0), "quantile"),
         (lambda: group_epsilon(fixed, 2, DELTA), "Poisson"),
         (lambda: group_epsilon(FASHION, 0, DELTA), "group"),
         (lambda: search_epsilon(fixed, 2, DELTA), "Poisson"),
         (lambda: search_epsilon(FASHION, 0.5, DELTA), "at least 1"),
         (lambda: search_epsilon(FASHION, math.nan, DELTA), "at least 1"),
+        (lambda: search_epsilon(FASHION, math.inf, DELTA), "at least 1"),
+        (lambda: search_epsilon(FASHION, 2, 1.0), "delta"),
+        (lambda: group_epsilon(FASHION, 2, 1.0), "delta"),
     ):
         with pytest.raises(InvalidInput, match=named):
             bad()

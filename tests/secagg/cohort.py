@@ -10,7 +10,7 @@ import numpy as np
 
 from lowkey import secagg
 from lowkey.rng import BitSource, ReplaySecrets
-from lowkey.secagg import Advert, ClientState, Confirmation, Delivery, Identity, Revealed, SealedShares, Session
+from lowkey.secagg import Advert, Confirmation, Delivery, Identity, MemberState, Revealed, SealedShares, Session
 from lowkey.types import Words
 
 TERMS = b"t" * 32
@@ -50,8 +50,8 @@ class Cohort:
     def __init__(self, session: Session, *, seed: int = 0, through_bytes: bool = False) -> None:
         self.session, self.secrets, self.through_bytes = session, ReplaySecrets(seed), through_bytes
         self.identities = {u: Identity.fresh(u, self.secrets.source("identity", u)) for u in session.roster}
-        self.directory = {u: identity.verify_key for u, identity in self.identities.items()}
-        self.states: dict[int, ClientState] = {}
+        self.verify_keys = {u: identity.verify_key for u, identity in self.identities.items()}
+        self.states: dict[int, MemberState] = {}
         self.adverts: tuple[Advert, ...] = ()
         self.deliveries: dict[int, Delivery] = {}
         self.confirmations: tuple[Confirmation, ...] = ()
@@ -62,8 +62,8 @@ class Cohort:
     def carry(self, kind: type[Any], value: Any) -> Any:
         return secagg.decode(kind, secagg.encode(kind, value)) if self.through_bytes else value
 
-    def keep(self, client: int, state: ClientState) -> None:
-        self.states[client] = self.carry(ClientState, state)
+    def keep(self, client: int, state: MemberState) -> None:
+        self.states[client] = self.carry(MemberState, state)
 
     def advertise(self, without: Collection[int] = ()) -> tuple[Advert, ...]:
         replies = {}
@@ -71,13 +71,13 @@ class Cohort:
             state, advert = secagg.advertise(self.session, self.identities[u], self.source(u, "advertise"))
             self.keep(u, state)
             replies[u] = self.carry(Advert, advert)
-        self.adverts = secagg.accept_adverts(self.session, replies, self.directory)
+        self.adverts = secagg.accept_adverts(self.session, replies, self.verify_keys)
         return self.adverts
 
     def share(self, without: Collection[int] = ()) -> dict[int, Delivery]:
         replies = {}
         for u in {advert.sender for advert in self.adverts} - set(without):
-            state, sealed = secagg.share(self.states[u], self.adverts, self.directory, self.source(u, "share"))
+            state, sealed = secagg.share(self.states[u], self.adverts, self.verify_keys, self.source(u, "share"))
             self.keep(u, state)
             replies[u] = self.carry(SealedShares, sealed)
         self.deliveries = secagg.deliver(self.session, self.adverts, replies)
@@ -98,13 +98,13 @@ class Cohort:
             state, confirmation = secagg.confirm(self.states[u], self.tally.survivors, self.identities[u])
             self.keep(u, state)
             replies[u] = self.carry(Confirmation, confirmation)
-        self.confirmations = secagg.accept_confirmations(self.tally, replies, self.directory)
+        self.confirmations = secagg.accept_confirmations(self.tally, replies, self.verify_keys)
         return self.confirmations
 
     def reveal(self, without: Collection[int] = ()) -> dict[int, Revealed]:
         self.revealed = {}
         for u in {confirmation.sender for confirmation in self.confirmations} - set(without):
-            state, revealed = secagg.reveal(self.states[u], self.confirmations, self.directory)
+            state, revealed = secagg.reveal(self.states[u], self.confirmations, self.verify_keys)
             self.keep(u, state)
             self.revealed[u] = self.carry(Revealed, revealed)
         return self.revealed

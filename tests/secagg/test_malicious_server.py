@@ -83,14 +83,14 @@ ADVERT_ATTACKS: dict[str, tuple[Callable[[Cohort], tuple[Advert, ...]], str]] = 
 def test_false_adverts(attack: Callable[[Cohort], tuple[Advert, ...]], message: str) -> None:
     cohort = cohort_after("advertise")
     with pytest.raises(ProtocolViolation, match=message):
-        secagg.share(cohort.states[VICTIM], attack(cohort), cohort.directory, cohort.source(VICTIM, "share"))
+        secagg.share(cohort.states[VICTIM], attack(cohort), cohort.verify_keys, cohort.source(VICTIM, "share"))
 
 
 def test_a_member_that_is_not_enrolled() -> None:
     cohort = cohort_after("advertise")
-    del cohort.directory[PEER]
+    del cohort.verify_keys[PEER]
     with pytest.raises(ProtocolViolation, match="enrolled"):
-        secagg.share(cohort.states[VICTIM], cohort.adverts, cohort.directory, cohort.source(VICTIM, "share"))
+        secagg.share(cohort.states[VICTIM], cohort.adverts, cohort.verify_keys, cohort.source(VICTIM, "share"))
 
 
 def test_a_smaller_roster_is_no_session() -> None:
@@ -182,7 +182,7 @@ def test_two_lists_of_survivors_get_no_share_from_anyone() -> None:
         same = [c for v, c in confirmations.items() if states[v].survivors == state.survivors]
         for shown in (confirmations.values(), same):
             with pytest.raises(ProtocolViolation, match="confirm"):
-                secagg.reveal(state, shown, cohort.directory)
+                secagg.reveal(state, shown, cohort.verify_keys)
 
 
 def test_two_lists_of_sharers_get_no_share_from_anyone() -> None:
@@ -200,7 +200,7 @@ def test_two_lists_of_sharers_get_no_share_from_anyone() -> None:
         states[u], confirmations[u] = secagg.confirm(state, SESSION.roster[1:], cohort.identities[u])
     for state in states.values():
         with pytest.raises(ProtocolViolation, match="does not confirm"):
-            secagg.reveal(state, confirmations.values(), cohort.directory)
+            secagg.reveal(state, confirmations.values(), cohort.verify_keys)
 
 
 def test_a_neighbour_is_alive_or_dead_but_never_both() -> None:
@@ -238,7 +238,7 @@ CONFIRMATION_ATTACKS: dict[str, tuple[Callable[[Cohort], tuple[Confirmation, ...
 def test_false_confirmations(attack: Callable[[Cohort], tuple[Confirmation, ...]], message: str) -> None:
     cohort = cohort_after("confirm")
     with pytest.raises(ProtocolViolation, match=message):
-        secagg.reveal(cohort.states[VICTIM], attack(cohort), cohort.directory)
+        secagg.reveal(cohort.states[VICTIM], attack(cohort), cohort.verify_keys)
 
 
 @pytest.mark.parametrize(
@@ -248,10 +248,10 @@ def test_each_step_comes_once_and_in_order(reached: int, asked: int) -> None:
     done = cohort_after("reveal")
     state = cohort_after(STAGES[reached]).states[VICTIM]
     steps: dict[int, Callable[[], object]] = {
-        1: lambda: secagg.share(state, done.adverts, done.directory, done.source(VICTIM, "again")),
+        1: lambda: secagg.share(state, done.adverts, done.verify_keys, done.source(VICTIM, "again")),
         2: lambda: secagg.mask(state, done.deliveries[VICTIM], make_vectors(SESSION)[VICTIM]),
         3: lambda: secagg.confirm(state, SESSION.roster, done.identities[VICTIM]),
-        4: lambda: secagg.reveal(state, done.confirmations, done.directory),
+        4: lambda: secagg.reveal(state, done.confirmations, done.verify_keys),
     }
     with pytest.raises(ProtocolViolation, match="comes once"):
         steps[asked]()

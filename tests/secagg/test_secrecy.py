@@ -9,7 +9,7 @@ from scipy.stats import chi2
 from lowkey import secagg
 from lowkey.errors import InvalidInput, LowkeyError
 from lowkey.rng import BitSource, ReplaySecrets
-from lowkey.secagg import ClientState, Stage
+from lowkey.secagg import MemberState, Stage
 from lowkey.types import Words
 from tests.secagg.cohort import Cohort, make_session, make_vectors, next_attempt
 
@@ -66,7 +66,7 @@ def test_a_masked_vector_says_nothing_of_its_size_or_content(content: int | str)
     assert len(secagg.pack(hidden, 20)) == len(secagg.pack(hidden_zeros, 20)) == 125
 
 
-def secrets_of(state: ClientState) -> list[bytes]:
+def secrets_of(state: MemberState) -> list[bytes]:
     kept = [state.sealing_secret, state.mask_secret, state.seed, *state.sealing_keys.values()]
     halves = [half for both in state.shares.values() for half in (both[:33], both[33:])]
     return [secret for secret in (*kept, *halves) if secret]
@@ -91,10 +91,10 @@ def test_each_stage_forgets_what_it_no_longer_needs() -> None:
     last = cohort.states[u]
     assert last.stage is Stage.FINISHED
     assert secrets_of(last) == []
-    written = secagg.encode(ClientState, last)
+    written = secagg.encode(MemberState, last)
     assert len(seen) > 10
     assert not any(secret in written for secret in seen)
-    assert first.seed in secagg.encode(ClientState, first)  # so that the line above could fail
+    assert first.seed in secagg.encode(MemberState, first)  # so that the line above could fail
 
 
 def test_nothing_secret_is_printed() -> None:

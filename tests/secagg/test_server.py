@@ -23,11 +23,11 @@ def test_bad_adverts_are_left_out() -> None:
     replies = {advert.sender: advert for advert in cohort.advertise()}
     weak = sign_advert(SESSION, cohort.identities[BAD], bytes(32), replies[BAD].mask_key, bytes(32))
     for bad in (replace(replies[BAD], signature=bytes(64)), replies[OTHERS[0]], weak):
-        accepted = secagg.accept_adverts(SESSION, {**replies, BAD: bad}, cohort.directory)
+        accepted = secagg.accept_adverts(SESSION, {**replies, BAD: bad}, cohort.verify_keys)
         assert [advert.sender for advert in accepted] == OTHERS
     outsider = Identity.fresh(1, cohort.source(1, "outsider"))  # enrolled, but not on the roster
     uninvited = sign_advert(SESSION, outsider, replies[BAD].sealing_key, replies[BAD].mask_key, bytes(32))
-    accepted = secagg.accept_adverts(SESSION, {**replies, 1: uninvited}, {**cohort.directory, 1: outsider.verify_key})
+    accepted = secagg.accept_adverts(SESSION, {**replies, 1: uninvited}, {**cohort.verify_keys, 1: outsider.verify_key})
     assert [advert.sender for advert in accepted] == list(SESSION.roster)
 
 
@@ -37,7 +37,7 @@ def test_who_leaves_a_neighbour_without_a_share_is_left_out() -> None:
     replies = {}
     for u in SESSION.roster:
         cohort.states[u], replies[u] = secagg.share(
-            cohort.states[u], cohort.adverts, cohort.directory, cohort.source(u, "share")
+            cohort.states[u], cohort.adverts, cohort.verify_keys, cohort.source(u, "share")
         )
     for sealed in ({}, dict(list(replies[BAD].sealed.items())[1:]), {**replies[BAD].sealed, BAD: b""}):
         deliveries = secagg.deliver(
@@ -75,7 +75,7 @@ def test_bad_confirmations_are_left_out() -> None:
     cohort.mask(make_vectors(SESSION))
     replies = {c.sender: c for c in cohort.confirm()}
     for bad in (replace(replies[BAD], signature=bytes(64)), replies[OTHERS[0]]):
-        accepted = secagg.accept_confirmations(cohort.tally, {**replies, BAD: bad}, cohort.directory)
+        accepted = secagg.accept_confirmations(cohort.tally, {**replies, BAD: bad}, cohort.verify_keys)
         assert [c.sender for c in accepted] == OTHERS
 
 

@@ -11,9 +11,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from lowkey.codec import ChunkedDCT
 from lowkey.errors import InvalidInput
-from lowkey.federation import make_scheme
-from lowkey.privacy import ClientMechanism, Encoding, NoPrivacy, Privacy, make_sampling, server_epsilon
+from lowkey.federation import scheme
+from lowkey.privacy import ClientMechanism, ClientPrivacy, Encoding, server_epsilon
 from lowkey.privacy.auditing import one_run_bound, two_world_bound
 from lowkey.rng import ReplaySecrets, coin_flips
 from lowkey.simulation import run_audit
@@ -24,18 +25,12 @@ SECRETS = ReplaySecrets(31)
 CLAIMED = server_epsilon(1.54, 1, 1e-5)
 
 
-def privacy_of(members: int, **changes: object) -> ClientMechanism:
-    """With this much noise, few trials tell much; with 24 bits, rounding hides less than 1 % of a canary."""
-    made = ClientMechanism(
-        sampling=make_sampling("all", population=members, cohort=members),
-        clip_norm=0.47,
-        noise_multiplier=0.4,
-        delta=1e-5,
-        bits=24,
-        dropouts=0.0,
-        colluders=0.0,
+QUIET = (
+    ClientPrivacy(  # with this much noise, few trials tell much; with 24 bits, rounding hides less than 1 % of a canary
+        clip_norm=0.47, noise_multiplier=0.4, delta=1e-5, bits=24, dropouts=0.0, colluders=0.0
     )
-    return replace(made, **changes)  # type: ignore[arg-type]
+)
+LOSSY = replace(QUIET, dropouts=0.1, colluders=0.1)
 
 
 def summed(encoding: Encoding, canaries: np.ndarray, members: int) -> np.ndarray:
@@ -91,7 +86,7 @@ def test_one_run_of_40_000_canaries(noise: float, low: float, high: float) -> No
 def test_planted_defects_are_found_through_whole_rounds(defect: Defect | None, passes: bool) -> None:
     trials = 800 if defect == "no-clipping" else 8000
     found = run_audit(
-        privacy_of(40), trials=trials, canaries=800, guesses=40, masked_rounds=0, defect=defect, secrets=SECRETS
+        QUIET, members=40, trials=trials, canaries=800, guesses=40, masked_rounds=0, defect=defect, secrets=SECRETS
     )
     assert found.passed == passes
     assert found.two_world.present >= trials
@@ -102,18 +97,17 @@ def test_planted_defects_are_found_through_whole_rounds(defect: Defect | None, p
 
 def test_the_worst_roster_leaves_the_noise_that_is_promised_and_no_more() -> None:
     """4,000 coordinates tell a standard deviation to 1.1 %; the test leaves 5 % (false alarms: one in 10⁵)."""
-    privacy = privacy_of(40, dropouts=0.1, colluders=0.1)
-    rounds = CanaryRounds.of(privacy, None, SECRETS)
+    rounds = CanaryRounds.of(LOSSY, 40, None, SECRETS)
     assert (rounds.members, rounds.canaries) == (40, 32)
     view = rounds.play(0, np.zeros(32, np.bool_), masked=False)
-    encoding = privacy.encoding(view.size)
-    promised = privacy.noise_multiplier * encoding.sensitivity / encoding.norm
+    encoding = rounds.privacy.encoding(view.size)
+    promised = LOSSY.noise_multiplier * encoding.sensitivity / encoding.norm
     assert np.std(view) == pytest.approx(promised, rel=0.05)
 
 
 @pytest.mark.parametrize("defect", [None, "low-noise", "missing-shares"])
 def test_masked_rounds_show_the_same(defect: Defect | None) -> None:
-    rounds = CanaryRounds.of(privacy_of(12, dropouts=0.1, colluders=0.1), defect, SECRETS)
+    rounds = CanaryRounds.of(LOSSY, 12, defect, SECRETS)
     present = np.arange(rounds.canaries) % 2 == 0
     plain, masked = (rounds.play(5, present, masked=masked) for masked in (False, True))
     np.testing.assert_array_equal(plain, masked)
@@ -122,8 +116,7 @@ def test_masked_rounds_show_the_same(defect: Defect | None) -> None:
 
 def test_canaries_are_clipped_unless_that_is_the_defect() -> None:
     for defect, size in ((None, 1.0), ("no-clipping", 10.0)):
-        quiet = privacy_of(20, noise_multiplier=0.1)
-        rounds = CanaryRounds.of(quiet, defect, SECRETS)  # type: ignore[arg-type]
+        rounds = CanaryRounds.of(replace(QUIET, noise_multiplier=0.1), 20, defect, SECRETS)  # type: ignore[arg-type]
         view = rounds.play(0, np.ones(20, np.bool_), masked=False)
         np.testing.assert_allclose(view[:20], size, atol=0.6)
         np.testing.assert_allclose(view[20:], 0.0, atol=0.6)
@@ -131,7 +124,7 @@ def test_canaries_are_clipped_unless_that_is_the_defect() -> None:
 
 def test_workers_change_nothing() -> None:
     def seen(workers: int) -> object:
-        found = run_audit(privacy_of(10), trials=40, canaries=20, guesses=2, secrets=SECRETS, workers=workers)
+        found = run_audit(QUIET, members=10, trials=40, canaries=20, guesses=2, secrets=SECRETS, workers=workers)
         return replace(found, seconds=0.0)
 
     assert seen(2) == seen(0)
@@ -140,19 +133,25 @@ def test_workers_change_nothing() -> None:
 @pytest.mark.parametrize(
     ("privacy", "changes", "named"),
     [
-        (privacy_of(10, noise_multiplier=0.0), {}, "nothing to audit"),
-        (NoPrivacy(sampling=make_sampling("fixed", population=10, cohort=5)), {}, "nothing to audit"),
-        (privacy_of(10), {"trials": 0}, "trials is 0"),
-        (privacy_of(10), {"canaries": 100, "guesses": 200}, "canaries is 100"),
+        (replace(QUIET, noise_multiplier=0.0), {}, "nothing to audit"),
+        (ClientPrivacy(clip_norm=1.0, epsilon=1.0), {}, "call ClientPrivacy.resolve first"),
+        (QUIET, {"trials": 0}, "trials is 0"),
+        (QUIET, {"trials": 2.5}, "trials is 2.5"),
+        (QUIET, {"masked_rounds": -1}, "masked rounds is -1"),
+        (QUIET, {"guesses": 0}, "guesses is 0"),
+        (QUIET, {"canaries": 100, "guesses": 200}, "canaries is 100"),
     ],
 )
-def test_impossible_audits(privacy: Privacy, changes: dict[str, int], named: str) -> None:
+def test_impossible_audits(privacy: ClientPrivacy, changes: dict[str, int], named: str) -> None:
     with pytest.raises(InvalidInput, match=named):
-        run_audit(privacy, **changes)  # type: ignore[arg-type]
+        run_audit(privacy, members=10, **changes)  # type: ignore[arg-type]
 
 
 def test_rosters_of_the_scheme_are_taken_as_known() -> None:
-    scheme = make_scheme("fl-cs-dp", num_clients=6000, cohort=100, ratio=0.05, clip_norm=0.47, noise_multiplier=1.54)
-    rounds = CanaryRounds.of(scheme.privacy, None, SECRETS)  # type: ignore[arg-type]
+    settings = ClientPrivacy(clip_norm=0.47, noise_multiplier=1.54)
+    made = scheme("fl-cs-dp", clients=6000, cohort=100, codec=ChunkedDCT(ratio=0.05), privacy=settings)
+    assert isinstance(made.privacy, ClientMechanism)
+    rounds = CanaryRounds.of(made.privacy.settings, made.privacy.sampling.roster_size, None, SECRETS)
     assert rounds.privacy.sampling.mode == "all"
-    assert rounds.members == scheme.privacy.sampling.roster_size
+    assert rounds.members == made.privacy.sampling.roster_size == 160
+    assert (rounds.privacy.settings.clip_norm, rounds.privacy.settings.noise_multiplier) == (0.47, 1.54)

@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lowkey import ChunkedDCT, ClientPrivacy
 from lowkey.errors import ClientFailed, InvalidInput
-from lowkey.federation import Client, Federation, Request, Schedule, Scheme, initial_state, make_scheme
-from lowkey.protocols import Ask, LocalUpdate
+from lowkey.federation import Client, Federation, Request, Schedule, Scheme, initial_state, scheme
+from lowkey.protocols import LocalUpdate
 from lowkey.rng import OSSecrets, ReplaySecrets, Secrets
 from lowkey.simulation import InProcess, WorkerPool
 from lowkey.timing import StageClock
@@ -40,19 +41,18 @@ class Pull:
 
 
 def scheme_for(name: str = "fl-cs", clients: int = 50) -> Scheme:
-    private = {"clip_norm": 1.0, "noise_multiplier": 1.0} if name.endswith("-dp") else {}
-    ratio = 1.0 if name.startswith("fl-std") else 0.2
-    scheme = make_scheme(name, num_clients=clients, cohort=12, ratio=ratio, chunks=5, **private)  # type: ignore[arg-type]
-    return scheme.for_layers([DIMENSION])
+    codec = ChunkedDCT(ratio=0.2, chunks=5) if name.startswith("fl-cs") else None
+    privacy = ClientPrivacy(clip_norm=1.0, noise_multiplier=1.0) if name.endswith("-dp") else None
+    return scheme(name, clients=clients, cohort=12, codec=codec, privacy=privacy).for_layers([DIMENSION])
 
 
 @contextmanager
-def runtime(kind: str, scheme: Scheme, trainer: Pull, secrets: Secrets | None = None) -> Iterator[Ask]:
+def runtime(kind: str, made: Scheme, trainer: Pull, secrets: Secrets | None = None) -> Iterator[InProcess | WorkerPool]:
     secrets, clock = secrets or OSSecrets(), StageClock()
     if kind == "in-process":
-        yield InProcess(Client(scheme=scheme, trainer=trainer, secrets=secrets, clock=clock))
+        yield InProcess(Client(scheme=made, trainer=trainer, secrets=secrets, clock=clock))
     else:
-        with WorkerPool(scheme=scheme, trainer=trainer, secrets=secrets, workers=int(kind), clock=clock) as pool:
+        with WorkerPool(scheme=made, trainer=trainer, secrets=secrets, workers=int(kind), clock=clock) as pool:
             yield pool
 
 
@@ -75,12 +75,12 @@ def test_replies_come_in_the_order_of_the_requests(kind: str) -> None:
 
 
 def trained(kind: str, name: str) -> np.ndarray:
-    scheme, secrets = scheme_for(name), ReplaySecrets(1)
-    with runtime(kind, scheme, Pull(), secrets) as ask:
+    made, secrets = scheme_for(name), ReplaySecrets(1)
+    with runtime(kind, made, Pull(), secrets) as ask:
         federation = Federation(
-            scheme=scheme, ask=ask, evaluate=lambda w: {"accuracy": 0.0, "loss": 0.0}, secrets=secrets
+            scheme=made, ask=ask, evaluate=lambda w: {"accuracy": 0.0, "loss": 0.0}, secrets=secrets
         )
-        state, _ = federation.run(initial_state(scheme, ZEROS), Schedule(rounds=4))
+        state, _ = federation.run(initial_state(made, ZEROS), Schedule(rounds=4))
     return state.weights
 
 
@@ -123,8 +123,7 @@ def test_a_killed_worker_names_client_and_stage(kind: str) -> None:
 
 
 def test_an_abandoned_round_leaves_clean_workers() -> None:
-    scheme = scheme_for("fl-std")
-    with runtime("2", scheme, Pull()) as ask:
+    with runtime("2", scheme_for("fl-std"), Pull()) as ask:
         replies = iter(ask({c: Request(round=1, weights=ZEROS) for c in range(9)}))
         next(replies)
         replies.close()  # type: ignore[attr-defined]
@@ -145,11 +144,11 @@ def test_a_million_clients_cost_what_six_thousand_do() -> None:
     """Shared memory holds the model and three slots per worker, whatever the population; nothing else is allocated."""
 
     def shared(clients: int) -> int:
-        scheme = make_scheme("fl-std", num_clients=clients, cohort=10)
+        made = scheme("fl-std", clients=clients, cohort=10)
         trainer = Pull(num_clients=clients)
-        with WorkerPool(scheme=scheme, trainer=trainer, secrets=OSSecrets(), workers=2, clock=StageClock()) as pool:
-            federation = Federation(scheme=scheme, ask=pool, evaluate=lambda w: {"accuracy": 0.0, "loss": 0.0})
-            federation.run(initial_state(scheme, ZEROS), Schedule(rounds=2))
+        with WorkerPool(scheme=made, trainer=trainer, secrets=OSSecrets(), workers=2, clock=StageClock()) as pool:
+            federation = Federation(scheme=made, ask=pool, evaluate=lambda w: {"accuracy": 0.0, "loss": 0.0})
+            federation.run(initial_state(made, ZEROS), Schedule(rounds=2))
             held = pool._model.nbytes + sum(len(slot) for worker in pool._workers for slot in worker.slots)
             assert not any(worker.running for worker in pool._workers)
             return held

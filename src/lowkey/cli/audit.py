@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,14 +18,6 @@ if TYPE_CHECKING:  # imported when a command needs it, so that --help answers at
     from lowkey.simulation import Audit
 
 
-class Plant(StrEnum):
-    """Defects that an audit must find."""
-
-    low_noise = "low-noise"
-    missing_shares = "missing-shares"
-    no_clipping = "no-clipping"
-
-
 def audit(
     preset: Annotated[
         str, typer.Argument(help="A private preset ('lowkey presets list') or a TOML file.")
@@ -36,7 +27,10 @@ def audit(
     trials: Annotated[int, typer.Option(help="Guesses whether one client is in the sum; more prove more.")] = 100_000,
     canaries: Annotated[int, typer.Option(help="Clients that contribute by a coin, to be guessed at once.")] = 40_000,
     masked_rounds: Annotated[int, typer.Option(help="Rounds under secure aggregation (slow).")] = 2,
-    plant: Annotated[Plant | None, typer.Option(help="Plant a defect, to see that the audit finds it.")] = None,
+    plant: Annotated[
+        str | None,
+        typer.Option(help="Plant a defect, to see that the audit finds it: low-noise, missing-shares or no-clipping."),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Directory for audit.json and audit.png.")] = None,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
@@ -63,7 +57,7 @@ def audit(
             canaries=canaries,
             guesses=max(1, canaries // 100),
             masked_rounds=masked_rounds,
-            defect=plant.value if plant else None,
+            defect=plant,
             workers=os.cpu_count() or 1,
             progress=progress,
         )

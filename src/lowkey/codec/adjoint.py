@@ -26,8 +26,8 @@ class AdjointDecoder:
         self,
         operator: Operator,
         measurements: FloatArray,
-        noise: float = 0.0,  # noqa: ARG002
-        layers: Sequence[int] = (),  # noqa: ARG002
+        noise: float = 0.0,
+        layers: Sequence[int] = (),
     ) -> Decoded:
         update = operator.adjoint(measurements)
         return Decoded(update=update, nonzeros=int(np.count_nonzero(update)))

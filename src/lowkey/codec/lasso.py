@@ -55,8 +55,8 @@ class LassoDecoder:
         self,
         operator: Operator,
         measurements: FloatArray,
-        noise: float = 0.0,  # noqa: ARG002
-        layers: Sequence[int] = (),  # noqa: ARG002
+        noise: float = 0.0,
+        layers: Sequence[int] = (),
     ) -> Decoded:
         blocks, y = as_blocks("lasso", operator, measurements)
         lam = self.lambda_factor * typical_correlation(blocks, y)

@@ -30,7 +30,7 @@ class LowPassDCT:
     def __post_init__(self) -> None:
         checks.fraction("codec.ratio", self.ratio)
 
-    def operator(self, num_coordinates: int, public: PublicNumbers) -> LowPassOperator:  # noqa: ARG002
+    def operator(self, num_coordinates: int, public: PublicNumbers) -> LowPassOperator:
         return LowPassOperator(num_coordinates, self.ratio)
 
 

@@ -18,7 +18,7 @@ class WholeUpdate:
     changes_each_round: ClassVar[bool] = False
     makes_blocks: ClassVar[bool] = False
 
-    def operator(self, num_coordinates: int, public: PublicNumbers) -> WholeOperator:  # noqa: ARG002
+    def operator(self, num_coordinates: int, public: PublicNumbers) -> WholeOperator:
         return WholeOperator(num_coordinates)
 
 

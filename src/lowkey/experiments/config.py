@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import tomli_w
@@ -205,9 +205,20 @@ def _part(section: str, usual: str, table: Mapping[str, Any]) -> Any:
     """The part of a scheme that a table chooses and sets."""
     if not isinstance(table, Mapping):
         raise ConfigError(f"{section} is {table!r}; it must be a table")
-    key = _CHOOSES.get(section, "kind")
-    settings = {name: value for name, value in table.items() if name != key}
-    return to_record(section, PARTS[section][table.get(key, usual)], settings)
+    key, kinds = _CHOOSES.get(section, "kind"), PARTS[section]
+    chosen = table.get(key, usual)
+    kind, settings = kinds[chosen], {name: value for name, value in table.items() if name != key}
+    for name in settings.keys() - _settings_of(kind):
+        if others := [repr(other) for other in kinds if name in _settings_of(kinds[other])]:
+            raise ConfigError(
+                f"{section}.{name} is a setting of {' and '.join(others)}, but {section}.{key} is {chosen!r}; leave it "
+                f"out (--set '{section}={{{key}=\"{chosen}\"}}' replaces the whole table), or choose another"
+            )
+    return to_record(section, kind, settings)
+
+
+def _settings_of(kind: Any) -> set[str]:
+    return {field.name for field in fields(kind)}
 
 
 def _affordable(privacy: ClientPrivacy, *, clients: int, cohort: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import sys
 import tomllib
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -14,7 +13,7 @@ from typing import Any
 from lowkey.errors import ConfigError
 from lowkey.experiments.config import Config, parse
 from lowkey.experiments.nested import merge, override, read
-from lowkey.tasks import TASKS
+from lowkey.tasks import TASKS, look_in
 
 
 @cache
@@ -50,9 +49,7 @@ def find(name: str) -> dict[str, Any]:
         return presets()[name]
     path = Path(name)
     if path.suffix == ".toml":
-        place = str(path.resolve().parent)
-        if place not in sys.path:  # a study's own task is looked for beside its settings
-            sys.path.append(place)
+        look_in(path.parent)  # a study's own task is looked for beside its settings
         return {"name": path.stem} | read(path)
     near = difflib.get_close_matches(name, presets(), n=1, cutoff=0.0)
     raise ConfigError(f"no preset is called {name!r}; did you mean {near[0]}? 'lowkey presets list' shows all")

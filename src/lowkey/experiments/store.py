@@ -23,6 +23,7 @@ from lowkey.experiments.nested import read
 from lowkey.experiments.scores import evaluated_rounds
 from lowkey.federation import RoundRecord, RunState
 from lowkey.privacy import Ledger
+from lowkey.tasks import look_in, place_of
 
 FAILURE_FILE = "failure.json"
 _KEPT_CHECKPOINTS = 2
@@ -54,7 +55,7 @@ class RunDirectory:
         """Start a new run in an empty or missing directory."""
         cls.require_new(path)
         path.mkdir(parents=True, exist_ok=True)
-        replace_file(path / "environment.json", json.dumps(_environment(), indent=2).encode())
+        replace_file(path / "environment.json", json.dumps(_environment(config), indent=2).encode())
         replace_file(path / "config.toml", config.to_toml().encode())
         return cls(path, config)
 
@@ -70,7 +71,10 @@ class RunDirectory:
         """An existing run."""
         if not _is_run(path):
             raise RunError(f"{path} is not a run directory (it has no config.toml); check the path")
-        return cls(path, parse(read(path / "config.toml")))
+        directory = cls(path, parse(read(path / "config.toml")))
+        if (place := directory._environment().get("task_from")) is not None:
+            look_in(Path(place))
+        return directory
 
     def adopt(self, config: Config) -> None:
         """Go on with a changed configuration, as long as neither results nor promises so far would be untrue."""
@@ -245,7 +249,8 @@ def _flatten(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _environment() -> dict[str, Any]:
+def _environment(config: Config) -> dict[str, Any]:
+    place = place_of(config.task)
     return {
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
@@ -253,6 +258,7 @@ def _environment() -> dict[str, Any]:
         "packages": dict(_versions(_PACKAGES)),
         "claims_privacy": True,
         "run": secrets.token_hex(8),
+        "task_from": None if place is None else str(place),  # for whoever opens the run from another directory
     }
 
 

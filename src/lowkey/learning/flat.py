@@ -6,7 +6,7 @@ import copy
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from lowkey.errors import InvalidInput
 from lowkey.types import FloatArray
@@ -33,7 +33,8 @@ class FlatModel:
             if parameter.dtype != torch.float32:
                 raise InvalidInput(f"a parameter of the model is {parameter.dtype}; all must be torch.float32")
         self.vector = torch.cat([p.detach().reshape(-1) for p in self.parameters])
-        self._buffers = [(name, buffer, buffer.clone()) for name, buffer in self.module.named_buffers()]
+        self._buffers = {name: buffer.clone() for name, buffer in self.module.named_buffers()}
+        self._buffers_of_layers = [(layer, dict(layer._buffers)) for layer in self.module.modules()]
         start = 0
         for parameter in self.parameters:
             end = start + parameter.numel()
@@ -43,17 +44,23 @@ class FlatModel:
     def load(self, weights: FloatArray) -> None:
         """Start from a model vector, as if nobody had used the module before."""
         self.vector.copy_(torch.from_numpy(weights))
-        for _, buffer, initial in self._buffers:
-            buffer.copy_(initial)
+        for layer, buffers in self._buffers_of_layers:
+            layer._buffers = dict(buffers)  # whoever used the module may have put others in their places
+        for name, initial in self._buffers.items():
+            self.module.get_buffer(name).copy_(initial)
 
     def require_unchanged_buffers(self) -> None:
         """Refuse a module that has learned something in a buffer, which no update would carry to the server."""
-        for name, buffer, initial in self._buffers:
-            if not torch.equal(buffer, initial):
+        for name, buffer in self.module.named_buffers():
+            if name in self._buffers and not _same(buffer, self._buffers[name]):
                 raise InvalidInput(
                     f"training changes the buffer {name!r} of the model, and only parameters are learned together; "
                     "replace that layer by one without buffers, such as torch.nn.GroupNorm for batch normalisation"
                 )
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    return one.dtype == other.dtype and torch.equal(one, other)
 
 
 def require_fixed_buffers(module: nn.Module) -> None:

@@ -148,12 +148,7 @@ class NoPrivacy:
         return WireFormat(bits=None, length=num_measurements)
 
     def protect(
-        self,
-        measurement: Measurement | None,
-        *,
-        length: int,
-        clip_norm: float | None,  # noqa: ARG002
-        source: BitSource,  # noqa: ARG002
+        self, measurement: Measurement | None, *, length: int, clip_norm: float | None, source: BitSource
     ) -> Open:
         if measurement is None:
             raise CannotContribute("it has nothing to send, and vectors that are sent openly cannot hide that")
@@ -162,13 +157,7 @@ class NoPrivacy:
         return Open(measurement.value)
 
     def read_sum(
-        self,
-        total: FloatArray | Words,
-        *,
-        length: int,
-        clip_norm: float | None,
-        survivors: int,  # noqa: ARG002
-        weight: float,
+        self, total: FloatArray | Words, *, length: int, clip_norm: float | None, survivors: int, weight: float
     ) -> Mean:
         checks.vector_of("the sum", cast(FloatArray, total), length)
         return Mean(cast(FloatArray, total) / np.float32(weight), 0.0, clip_norm)
@@ -204,9 +193,11 @@ class ClientMechanism:
     private: bool = field(default=True, init=False)
 
     def __post_init__(self) -> None:
-        if self.settings.noise_multiplier == "auto" or self.settings.bits is None:
+        open_choices = "auto" in (self.settings.noise_multiplier, self.settings.max_contributions)
+        if open_choices or self.settings.bits is None:
             raise InvalidInput("the privacy settings have open choices; call ClientPrivacy.resolve first")
         require_small_delta(self.settings.delta, self.sampling.population)
+        _ = self.shares  # refuses settings that leave no honest share of noise
         if self.settings.clip == "adaptive" and self.adaptive is not None and self.noise_multiplier > 0:
             self.adaptive.value_multiplier(self.noise_multiplier)  # refuses noise that would drown the votes
 
@@ -237,7 +228,7 @@ class ClientMechanism:
     @property
     def max_contributions(self) -> int | None:
         limit = self.settings.max_contributions
-        return limit if isinstance(limit, int) else None
+        return None if limit == "unlimited" else int(limit)
 
     @cached_property
     def shares(self) -> NoiseShares:
@@ -280,13 +271,7 @@ class ClientMechanism:
         return encoding.add_noise(bounded, source)
 
     def read_sum(
-        self,
-        total: FloatArray | Words,
-        *,
-        length: int,
-        clip_norm: float | None,
-        survivors: int,
-        weight: float,  # noqa: ARG002
+        self, total: FloatArray | Words, *, length: int, clip_norm: float | None, survivors: int, weight: float
     ) -> Mean:
         """Divided by the public number of expected contributors; a sum that honest members cannot make is refused."""
         if clip_norm is None:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from lowkey import checks
 from lowkey.errors import InvalidInput
-from lowkey.privacy.sampling import Sampling, make_sampling
+from lowkey.privacy.sampling import SAMPLINGS, Sampling, make_sampling
 
 _LARGEST_CLIP = 1e6
 
@@ -71,6 +71,10 @@ class ClientPrivacy:
         checks.fraction("privacy.delta", self.delta, include_one=False)
         if self.rounds is not None:
             checks.at_least("privacy.rounds", self.rounds, 1)
+        if self.sampling is not None:
+            _ = SAMPLINGS[self.sampling]  # refuses names that no sampling has
+        if self.roster is not None:
+            checks.at_least("privacy.roster", self.roster, 1)
         for name in ("dropouts", "colluders"):
             checks.fraction(f"privacy.{name}", getattr(self, name), include_zero=True, include_one=False)
         checks.one_of("privacy.bits", self.bits, (16, 20, 24, None))

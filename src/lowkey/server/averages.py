@@ -18,13 +18,13 @@ from lowkey.types import FloatArray
 class LastIterate:
     """The identity twin: the weights after the last round are released as they are."""
 
-    def init(self, weights: FloatArray) -> State:  # noqa: ARG002
+    def init(self, weights: FloatArray) -> State:
         return {}
 
-    def add(self, state: State, weights: FloatArray, round_number: int) -> State:  # noqa: ARG002
+    def add(self, state: State, weights: FloatArray, round_number: int) -> State:
         return state
 
-    def released(self, state: State, weights: FloatArray) -> FloatArray:  # noqa: ARG002
+    def released(self, state: State, weights: FloatArray) -> FloatArray:
         return weights
 
 
@@ -43,10 +43,10 @@ class ExponentialAverage:
     def __post_init__(self) -> None:
         checks.fraction("averaging.decay", self.decay, include_zero=True, include_one=False)
 
-    def init(self, weights: FloatArray) -> State:  # noqa: ARG002
+    def init(self, weights: FloatArray) -> State:
         return {}
 
-    def add(self, state: State, weights: FloatArray, round_number: int) -> State:  # noqa: ARG002
+    def add(self, state: State, weights: FloatArray, round_number: int) -> State:
         if "average" not in state:
             return {"average": weights}
         decay = np.float32(self.decay)
@@ -71,7 +71,7 @@ class TailAverage:
     def __post_init__(self) -> None:
         checks.at_least("averaging.start", self.start, 1)
 
-    def init(self, weights: FloatArray) -> State:  # noqa: ARG002
+    def init(self, weights: FloatArray) -> State:
         return {}
 
     def add(self, state: State, weights: FloatArray, round_number: int) -> State:

@@ -19,17 +19,10 @@ class DecodeMean:
 
     adds_rounds: ClassVar[bool] = False
 
-    def init(self, operator: Operator) -> State:  # noqa: ARG002
+    def init(self, operator: Operator) -> State:
         return {}
 
-    def gather(
-        self,
-        state: State,  # noqa: ARG002
-        mean: FloatArray,
-        operator: Operator,  # noqa: ARG002
-        decode: Decode,
-        noise: float,
-    ) -> Gathered:
+    def gather(self, state: State, mean: FloatArray, operator: Operator, decode: Decode, noise: float) -> Gathered:
         return Gathered(state={}, decoded=decode(mean, noise), noise=noise)
 
 

@@ -29,15 +29,10 @@ class Plain:
     def __post_init__(self) -> None:
         checks.positive("server.rate", self.rate)
 
-    def init(self, weights: FloatArray) -> State:  # noqa: ARG002
+    def init(self, weights: FloatArray) -> State:
         return {}
 
-    def apply(
-        self,
-        state: State,
-        update: FloatArray,
-        noise: float,  # noqa: ARG002
-    ) -> tuple[State, FloatArray]:
+    def apply(self, state: State, update: FloatArray, noise: float) -> tuple[State, FloatArray]:
         return state, _scaled(update, self.rate)
 
 
@@ -63,12 +58,7 @@ class Momentum:
     def init(self, weights: FloatArray) -> State:
         return {"momentum": np.zeros_like(weights)}
 
-    def apply(
-        self,
-        state: State,
-        update: FloatArray,
-        noise: float,  # noqa: ARG002
-    ) -> tuple[State, FloatArray]:
+    def apply(self, state: State, update: FloatArray, noise: float) -> tuple[State, FloatArray]:
         u = np.float32(self.momentum) * state["momentum"] + update
         return {"momentum": u}, _scaled(u, self.rate)
 

@@ -2,7 +2,6 @@
 
 from lowkey.simulation.audit import Audit, run_audit
 from lowkey.simulation.experiment import run
-from lowkey.simulation.faults import Vanishing
 from lowkey.simulation.in_process import InProcess
 from lowkey.simulation.keys import SimulatedKeys
 from lowkey.simulation.library import Simulation, simulate
@@ -16,7 +15,6 @@ __all__ = [
     "Memory",
     "SimulatedKeys",
     "Simulation",
-    "Vanishing",
     "WorkerPool",
     "open_runtime",
     "run",

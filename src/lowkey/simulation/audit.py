@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,7 +82,7 @@ def run_audit(
     canaries: int = 40_000,
     guesses: int = 400,
     masked_rounds: int = 2,
-    defect: Defect | None = None,
+    defect: str | None = None,
     secrets: Secrets | None = None,
     workers: int = 0,
     progress: Progress = lambda done, total: None,  # noqa: ARG005
@@ -108,6 +108,11 @@ def run_audit(
     Each bound is above the true ε with a probability of at most its significance, 5 %. An audit that is passed proves
     nothing.
     """
+    started, secrets = time.perf_counter(), secrets or OSSecrets()
+    if defect is not None:
+        checks.one_of("the planted defect", defect, get_args(Defect))
+    planted = cast("Defect | None", defect)
+    setting = CanaryRounds.of(privacy, members, planted, secrets)  # refuses settings with open choices
     noise = float(privacy.noise_multiplier)
     if noise == 0:
         raise InvalidInput("without noise nothing is promised, so there is nothing to audit; choose a private scheme")
@@ -115,8 +120,6 @@ def run_audit(
     checks.at_least("masked rounds", masked_rounds, 0)
     checks.at_least("guesses", guesses, 1)
     checks.at_least("canaries", canaries, guesses)
-    started, secrets = time.perf_counter(), secrets or OSSecrets()
-    setting = CanaryRounds.of(privacy, members, defect, secrets)
     size = setting.canaries
     attacked, gambled = (-(-count // size) for count in (trials, canaries))
     coins = np.zeros((gambled, size), np.bool_)
@@ -145,7 +148,7 @@ def run_audit(
             correct=_correct(views[attacked:, :size] - _THRESHOLD, coins, guesses),
             delta=privacy.delta,
         ),
-        planted=defect,
+        planted=planted,
         noise_multiplier=noise,
         delta=privacy.delta,
         members=setting.members,

@@ -137,7 +137,7 @@ class _Canaries:
 
     def limit_threads(self, threads: int) -> None: ...
 
-    def train(self, weights: FloatArray, client: ClientId, rng: np.random.Generator) -> LocalUpdate:  # noqa: ARG002
+    def train(self, weights: FloatArray, client: ClientId, rng: np.random.Generator) -> LocalUpdate:
         update = np.zeros(self.num_coordinates, np.float32)
         if client < self.sizes.size:
             update[client] = self.sizes[client]

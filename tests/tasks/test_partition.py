@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lowkey.data import Partition, by_ids, dirichlet_shards, iid_shards
 
 from lowkey.errors import InvalidInput
+from lowkey.tasks.partition import Partition, by_ids, dirichlet_shards, iid_shards
 
 
 def assert_partition(partition: Partition, examples: int, clients: int) -> None:

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from lowkey.data.hospital import HospitalClients, Layout, load_admissions, make_hospital_data
 
-from tests.data.tables import diabetes, real, write
+from lowkey.tasks.mortality.clients import HospitalClients, make_hospital_data
+from lowkey.tasks.mortality.division import Layout
+from lowkey.tasks.mortality.sources import load_admissions
+from tests.tasks.mortality.tables import diabetes, real, write
 
 
 def test_features_and_labels_stay_together(tmp_path: Path) -> None:

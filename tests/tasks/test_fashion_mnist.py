@@ -1,4 +1,4 @@
-"""Loading Fashion-MNIST: the bundled sample, directories, downloads, and damage."""
+"""Fashion-MNIST: the network; loading the bundled sample, directories, downloads, and damage."""
 
 from __future__ import annotations
 
@@ -12,19 +12,25 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from lowkey.data import ImageClients, fashion_mnist, iid_shards, load_fashion_mnist
 
 from lowkey.errors import DataError
+from lowkey.learning import model_vector
+from lowkey.tasks.fashion_mnist import images
+from lowkey.tasks.fashion_mnist.cnn import FashionCNN
+from lowkey.tasks.fashion_mnist.images import ImageClients, load_fashion_mnist
+from lowkey.tasks.partition import iid_shards
 
-FILES = list(fashion_mnist.SHA256)
+FILES = list(images.SHA256)
 
 
 def idx(name: str) -> bytes:
     """A small file in the IDX layout."""
     rng = np.random.default_rng(len(name))
-    images = "images" in name
+    pictures = "images" in name
     count = 20 if "train" in name else 10
-    return bytes(16 if images else 8) + rng.integers(0, 10, count * (784 if images else 1), dtype=np.uint8).tobytes()
+    return (
+        bytes(16 if pictures else 8) + rng.integers(0, 10, count * (784 if pictures else 1), dtype=np.uint8).tobytes()
+    )
 
 
 @pytest.fixture
@@ -34,12 +40,16 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     place.mkdir()
     for number, name in enumerate(FILES):
         content = idx(name)
-        monkeypatch.setitem(fashion_mnist.SHA256, name, hashlib.sha256(content).hexdigest())
+        monkeypatch.setitem(images.SHA256, name, hashlib.sha256(content).hexdigest())
         if number % 2:
             (place / name).write_bytes(content)
         else:
             (place / f"{name}.gz").write_bytes(gzip.compress(content))
     return place
+
+
+def test_the_papers_network_has_exactly_its_parameters() -> None:
+    assert model_vector(FashionCNN()).size == 1_663_370
 
 
 def test_bundled_sample() -> None:
@@ -102,7 +112,7 @@ def test_download_keeps_only_verified_files(
 ) -> None:
     address, web = served
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(fashion_mnist, "DOWNLOAD", address)
+    monkeypatch.setattr(images, "DOWNLOAD", address)
     (web / f"{FILES[2]}.gz").write_bytes(gzip.compress(b"wrong"))
     with pytest.raises(DataError, match="fetch it again"):
         load_fashion_mnist("download")
@@ -115,7 +125,7 @@ def test_download_keeps_only_verified_files(
 
 def test_no_network_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(fashion_mnist, "DOWNLOAD", "http://127.0.0.1:9")
+    monkeypatch.setattr(images, "DOWNLOAD", "http://127.0.0.1:9")
     with pytest.raises(DataError, match=r"data\.source=bundled"):
         load_fashion_mnist("download")
 

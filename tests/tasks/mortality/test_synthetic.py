@@ -6,13 +6,14 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from lowkey.data.hospital import Layout, SyntheticHospitalData, bayes_auroc, make_synthetic_hospital_data
-from lowkey.data.hospital import synthetic as module
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from lowkey.errors import InvalidInput
 from lowkey.rng import generator
+from lowkey.tasks.mortality import synthetic as module
+from lowkey.tasks.mortality.division import Layout
+from lowkey.tasks.mortality.synthetic import SyntheticHospitalData, bayes_auroc, make_synthetic_hospital_data
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,12 @@ import re
 import numpy as np
 import polars as pl
 import pytest
-from lowkey.data.hospital import SOURCES, Admissions, fit_features, load_admissions
 
 from lowkey.errors import DataError, InvalidInput
-from tests.data.tables import real
+from lowkey.tasks.mortality.admissions import Admissions
+from lowkey.tasks.mortality.features import fit_features
+from lowkey.tasks.mortality.sources import SOURCES, load_admissions
+from tests.tasks.mortality.tables import real
 
 
 def admissions(

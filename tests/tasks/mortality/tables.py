@@ -8,7 +8,8 @@ from typing import TypeAlias
 
 import polars as pl
 import pytest
-from lowkey.data.diabetes130 import DRUGS
+
+from lowkey.tasks.mortality.diabetes130 import DRUGS
 
 Columns: TypeAlias = dict[str, list[str]]
 

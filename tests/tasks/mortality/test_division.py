@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lowkey.data.hospital import Division, Layout, divide
 
 from lowkey.errors import InvalidInput
+from lowkey.tasks.mortality.division import Division, Layout, divide
 
 
 def deaths_of_clients(division: Division, died: np.ndarray) -> list[int]:

@@ -1,4 +1,4 @@
-"""Members that vanish in the middle of a round: for tests, and to see what a federation bears."""
+"""Members that vanish in the middle of a round."""
 
 from __future__ import annotations
 

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from lowkey.data.hospital import SOURCES, Counts, Feature, check_source, load_admissions
 
 from lowkey.errors import DataError, InvalidInput
-from tests.data.tables import diabetes, real, sih, write
+from lowkey.tasks.mortality.source import Counts, Feature
+from lowkey.tasks.mortality.sources import SOURCES, check_source, load_admissions
+from tests.tasks.mortality.tables import diabetes, real, sih, write
 
 MAKE = {"diabetes130": diabetes, "sih-sus": sih}
 
@@ -127,11 +128,11 @@ def test_a_reference_file_needs_no_permission(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(DataError, match="not the reference file"):
         load_admissions("sih-sus", path)
     known = replace(SOURCES["sih-sus"], sha256=seen.sha256, counts=seen.counts)
-    monkeypatch.setattr("lowkey.data.sources.SOURCES", {"sih-sus": known})
+    monkeypatch.setattr("lowkey.tasks.mortality.sources.SOURCES", {"sih-sus": known})
     assert check_source("sih-sus", path).reference
     assert len(load_admissions("sih-sus", path)) == 6
     wrong = replace(known, counts=replace(seen.counts, deaths=3, hospitals=9))
-    monkeypatch.setattr("lowkey.data.sources.SOURCES", {"sih-sus": wrong})
+    monkeypatch.setattr("lowkey.tasks.mortality.sources.SOURCES", {"sih-sus": wrong})
     with pytest.raises(DataError, match="deaths 2 instead of 3; hospitals 2 instead of 9"):
         check_source("sih-sus", path)
 

@@ -1,0 +1,153 @@
+"""What is promised, as settings: open choices are made once, and values that promise nothing are refused."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from lowkey.errors import InvalidInput
+from lowkey.privacy import ClientPrivacy, claimed_epsilon, make_sampling
+
+FASHION = ClientPrivacy(clip_norm=0.47, epsilon=1.0, rounds=200)
+
+
+def test_noise_is_calibrated_to_the_target() -> None:
+    """The paper's setting: z = 1.2245 for ε = 1, and 99.9 % of the clients are asked in 10 of 200 rounds or fewer."""
+    resolved = FASHION.resolve(clients=6000, cohort=100)
+    noise = resolved.noise_multiplier
+    assert noise == pytest.approx(1.2245, abs=1.01e-4)
+    event = make_sampling(None, population=6000, cohort=100).event(float(noise))
+    assert claimed_epsilon([replace(event, count=200)], 1e-5) <= 1.0
+    assert (resolved.sampling, resolved.bits, resolved.max_contributions) == ("poisson_padded", 24, 10)
+    chosen = {"noise_multiplier": "auto", "sampling": None, "bits": None, "max_contributions": "auto"}
+    assert replace(resolved, **chosen) == FASHION  # nothing else has changed
+
+
+def test_rounds_that_are_played_count_unless_the_promise_says_how_many() -> None:
+    everybody = {"clients": 50, "cohort": 50}
+    ten, hundred = (
+        replace(FASHION, rounds=None).resolve(**everybody, rounds=rounds).noise_multiplier for rounds in (10, 100)
+    )
+    assert float(hundred) == pytest.approx(math.sqrt(10) * float(ten), rel=1e-3)
+    assert replace(FASHION, rounds=10).resolve(**everybody, rounds=100).noise_multiplier == ten
+
+
+def test_given_noise_is_kept() -> None:
+    given = replace(FASHION, noise_multiplier=1.54)
+    assert given.resolve(clients=6000, cohort=100).noise_multiplier == 1.54
+    without_target = replace(given, epsilon=None, rounds=None).resolve(clients=6000, cohort=100)
+    assert (without_target.noise_multiplier, without_target.epsilon) == (1.54, None)
+
+
+@pytest.mark.parametrize(
+    ("limit", "clients", "rounds", "expected"),
+    [
+        ("auto", 6000, 200, 10),
+        ("auto", 6000, 1, 1),  # 0 in 99.9 of 100 cases, but a limit is at least 1
+        ("auto", 100, 200, 220),  # everybody in every round, and a tenth more for attempts that fail
+        ("auto", 100, 5, 8),  # but at least three more
+        ("auto", 6000, None, "unlimited"),
+        ("unlimited", 6000, 200, "unlimited"),
+        (4, 6000, 200, 4),
+    ],
+)
+def test_limits(limit: object, clients: int, rounds: int | None, expected: object) -> None:
+    settings = ClientPrivacy(clip_norm=1.0, noise_multiplier=1.5, max_contributions=limit)  # type: ignore[arg-type]
+    assert settings.resolve(clients=clients, cohort=100, rounds=rounds).max_contributions == expected
+
+
+@pytest.mark.parametrize(
+    ("bits", "ratio", "expected"), [(None, 1.0, 24), (None, 0.99, 20), (None, 0.05, 20), (16, 1.0, 16), (24, 0.05, 24)]
+)
+def test_bits_follow_the_ratio_unless_given(bits: object, ratio: float, expected: int) -> None:
+    settings = ClientPrivacy(clip_norm=1.0, noise_multiplier=1.5, bits=bits)  # type: ignore[arg-type]
+    for limit in ("auto", 3):  # the second has no other open choice
+        some = replace(settings, max_contributions=limit, sampling="poisson_padded")
+        assert some.resolve(clients=6000, cohort=100, ratio=ratio, rounds=10).bits == expected
+
+
+@pytest.mark.parametrize(
+    ("sampling", "roster", "cohort", "expected"),
+    [
+        (None, None, 100, "poisson_padded"),
+        (None, None, 6000, "all"),
+        ("secret_poisson", 1000, 100, "secret_poisson"),
+        ("fixed", None, 100, "fixed"),
+    ],
+)
+def test_sampling(sampling: str | None, roster: int | None, cohort: int, expected: str) -> None:
+    settings = ClientPrivacy(clip_norm=1.0, noise_multiplier=1.5, sampling=sampling, roster=roster)
+    found = settings.sampling_of(clients=6000, cohort=cohort)
+    assert found == make_sampling(sampling, population=6000, cohort=cohort, roster=roster)
+    resolved = settings.resolve(clients=6000, cohort=cohort)
+    assert (found.mode, resolved.sampling) == (expected, expected)
+    assert resolved.sampling_of(clients=6000, cohort=cohort) == found
+
+
+def test_what_is_resolved_stays_as_it_is() -> None:
+    resolved = FASHION.resolve(clients=6000, cohort=100, ratio=0.05)
+    assert resolved.resolve(clients=6000, cohort=100, ratio=1.0, rounds=7) == resolved
+
+
+@pytest.mark.parametrize(("limit", "imported"), [("3", "False"), ("'auto'", "True")])
+def test_settings_without_open_choices_import_no_accountant(limit: str, imported: str) -> None:
+    """A node that only clips and adds noise starts without it."""
+    code = f"""
+import sys
+from lowkey.privacy import ClientPrivacy
+settings = ClientPrivacy(clip_norm=1.0, noise_multiplier=1.5, sampling="poisson_padded", max_contributions={limit})
+settings.resolve(clients=6000, cohort=100, rounds=10)
+print("dp_accounting" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == imported
+
+
+@pytest.mark.parametrize("missing", [{"epsilon": None}, {"rounds": None}, {"epsilon": None, "rounds": None}])
+def test_noise_cannot_be_calibrated_to_nothing(missing: dict[str, None]) -> None:
+    with pytest.raises(InvalidInput, match=r"'auto', which needs privacy\.epsilon and the number of rounds"):
+        replace(FASHION, **missing).resolve(clients=6000, cohort=100)
+
+
+NUMBERS = [math.nan, math.inf, -math.inf, "1", True, None]
+PROMISES_NOTHING: list[tuple[str, list[object]]] = [
+    ("clip_norm", [*NUMBERS, 0.0, -1.0, 1e12, 1.000001e6]),
+    ("clip", ["adaptively", None]),
+    ("noise_multiplier", [*NUMBERS, -0.1, "automatic"]),
+    ("epsilon", [*NUMBERS[:-1], 0.0, -1.0]),
+    ("delta", [*NUMBERS, 0.0, 1.0, -1e-5, 1.5]),
+    ("rounds", [2.5, 0, -1, True, "200"]),
+    ("sampling", ["poisson", "", "All"]),
+    ("roster", [0, -1, 2.5, True]),
+    ("dropouts", [*NUMBERS, -0.1, 1.0]),
+    ("colluders", [*NUMBERS, -0.1, 1.0]),
+    ("bits", [8, 32, "20", 20.5]),
+    ("max_contributions", [0, -1, 2.5, True, "all", None]),
+    ("aggregation", ["open", "secure", None]),
+]
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"), [(setting, value) for setting, values in PROMISES_NOTHING for value in values]
+)
+def test_values_that_promise_nothing_are_refused(setting: str, value: object) -> None:
+    with pytest.raises(InvalidInput, match=rf"privacy\.{setting} is "):
+        replace(FASHION, **{setting: value})
+
+
+def test_every_setting_has_values_that_are_refused() -> None:
+    assert [setting for setting, _ in PROMISES_NOTHING] == list(ClientPrivacy.__dataclass_fields__)
+
+
+def test_the_nearest_sampling_is_named() -> None:
+    with pytest.raises(InvalidInput, match=r"privacy\.sampling is 'poison_padded'; .*did you mean 'poisson_padded'\?"):
+        ClientPrivacy(clip_norm=1.0, sampling="poison_padded")
+
+
+def test_limiting_values_are_allowed() -> None:
+    edge = ClientPrivacy(clip_norm=1e6, noise_multiplier=0, delta=1e-300, dropouts=0, colluders=0, rounds=1)
+    assert edge.clip_norm == 1e6
