@@ -151,6 +151,14 @@ def test_no_sampling_is_the_gaussian_mechanism() -> None:
     assert claimed_epsilon([replace(everybody, noise_multiplier=1e6)], DELTA) == 0.0
 
 
+@pytest.mark.parametrize("mu", [0.05, 0.5, 1 / 1.54, 2.0, 10.0])
+@pytest.mark.parametrize("delta", [1e-9, 1e-5, 1e-2])
+def test_the_exact_figure_errs_to_the_private_side_and_hardly(mu: float, delta: float) -> None:
+    found = distributions.gaussian_epsilon(mu, delta)
+    assert distributions.gaussian_delta(mu, np.array(found)) <= delta
+    assert distributions.gaussian_delta(mu, np.array(found - 1e-10)) > delta
+
+
 @pytest.mark.filterwarnings("error")
 def test_hardly_any_noise_is_hardly_any_privacy_but_no_accident() -> None:
     event = replace(make_sampling(None, population=30, cohort=10).event(0.1), count=30)
