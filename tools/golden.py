@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from lowkey.deployment import run_locally
-from lowkey.experiments import RunDirectory, load_config, unpack
+from lowkey.experiments import RunDirectory, load_config
 from lowkey.flower import REPLAY_VARIABLE
 from lowkey.privacy import Ledger
 from lowkey.rng import ReplaySecrets

@@ -8,9 +8,7 @@ import typer
 
 from lowkey.cli.output import JsonOption, emit
 
-app = typer.Typer(
-    help="The settings that come with Lowkey: every row of the paper's two tables, and the demo."
-)
+app = typer.Typer(help="The settings that come with Lowkey: every row of the paper's two tables, and the demo.")
 
 
 @app.command("list")

@@ -5,10 +5,8 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lowkey.errors import ConfigError
-from lowkey.lazy import lazy_names
 from lowkey.registry import Registry, nearest
 from lowkey.tasks.fashion_mnist import FASHION_MNIST
 from lowkey.tasks.mortality import MORTALITY
