@@ -13,7 +13,6 @@ PROCESSES = {
 
 SLOW = {
     "cli/test_data.py::test_a_missing_library_is_named_with_its_extra",
-    "cli/test_usage.py::test_ctrl_c_ends_a_run_without_a_traceback",
     "e2e/test_consortium.py::test_all_ways_to_train_side_by_side",
     "e2e/test_resume.py::test_ctrl_c_leaves_a_resumable_run",
     "e2e/test_resume.py::test_kill_at_every_state_of_the_ledger",

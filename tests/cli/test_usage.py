@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.cli.test_cli import SMALL, lowkey
+from tests.cli.command import lowkey
 
 
 @pytest.mark.parametrize(
@@ -47,21 +45,11 @@ def test_no_arguments_show_the_help() -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_ctrl_c_ends_a_run_without_a_traceback(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "lowkey", "run", "demo/fl-std", *SMALL, "--rounds", "100000", "--out", "run"]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            _wait_for(tmp_path / "run" / "metrics.jsonl")
-            process.send_signal(signal.SIGINT)
-            _, error = process.communicate(timeout=60)
-        finally:
-            process.kill()
-    assert process.returncode == 130
-    assert "Traceback" not in error
+def test_ctrl_c_has_its_own_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
 
-
-def _wait_for(path: Path, seconds: float = 60.0) -> None:
-    until = time.monotonic() + seconds
-    while not (path.exists() and path.stat().st_size):
-        assert time.monotonic() < until, f"{path} did not appear"
-        time.sleep(0.05)
+    monkeypatch.setattr("lowkey.cli.run.play", interrupted)
+    done = lowkey("run", "demo/fl-std", "--out", "run", cwd=tmp_path)
+    assert done.returncode == 130
+    assert "Traceback" not in done.stderr
