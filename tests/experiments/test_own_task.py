@@ -136,6 +136,20 @@ def test_a_private_study_with_worker_processes(study: Path) -> None:
     assert "ε" in text
 
 
+def test_reading_a_run_never_runs_code_that_it_names(study: Path) -> None:
+    """A run directory from somebody else: its task is a module beside it."""
+    out = study / "run"
+    call("run", study / "my_study.toml", "--out", out, "--quiet", "--rounds", 1)
+    forget()
+    (out / "my_study.py").write_text("raise SystemExit('code of a run directory was run')")
+    (study / "my_study.py").write_text("raise SystemExit('code of a run directory was run')")
+    environment = json.loads((out / "environment.json").read_text())
+    (out / "environment.json").write_text(json.dumps(environment | {"task_from": str(out)}))
+    call("status", out)
+    call("report", out, "--out", study / "report")
+    assert "my_study" not in sys.modules
+
+
 def test_the_run_of_a_study_is_opened_from_anywhere(
     study: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,7 +158,11 @@ def test_the_run_of_a_study_is_opened_from_anywhere(
     monkeypatch.chdir(out)
     forget()
     assert "share of clouds told apart" in call("status", out)
-    forget()
+    call("report", out, "--out", out.parent / "report")
+    assert "my_study" not in sys.modules
+    with pytest.raises(ConfigError, match="go to its directory, or name its TOML file"):
+        call("run", "--resume", "--out", out, "--rounds", 3, "--quiet")
+    monkeypatch.chdir(study)
     more = json.loads(call("run", "--resume", "--out", out, "--rounds", 3, "--quiet", "--json").splitlines()[-1])
     assert more["rounds"] == 3
 

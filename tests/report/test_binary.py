@@ -116,7 +116,7 @@ def test_the_papers_upload_is_not_that_of_another_model(runs: list[Path]) -> Non
 
 def test_pictures_use_the_words_of_the_task(runs: list[Path]) -> None:
     own = load_runs(runs)
-    neutral = [replace(loaded, task=replace(loaded.task, words=Words())) for loaded in own]
+    neutral = [replace(loaded, presentation=replace(loaded.presentation, words=Words())) for loaded in own]
     for draw in (calibration, confusion):
         mine, other = draw(own), draw(neutral)
         assert mine is not None

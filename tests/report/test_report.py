@@ -110,7 +110,7 @@ def test_names_are_shown_as_they_are_and_never_as_markup(tmp_path: Path) -> None
 
 def test_a_task_names_its_pictures(runs: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = load_runs(runs[:1])
-    mine = [replace(loaded[0], task=replace(loaded[0].task, figures=("mine", "absent")))]
+    mine = [replace(loaded[0], presentation=replace(loaded[0].presentation, figures=("mine", "absent")))]
     with pytest.raises(InvalidInput, match=r"task\.figures is 'mine'.*calibration, confusion"):
         figures(mine)
     monkeypatch.setattr(FIGURES, "_parts", dict(FIGURES._parts))
@@ -123,7 +123,7 @@ def test_the_task_adds_columns_scores_and_notes(
     runs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = replace(
-        load_runs(runs)[0].task,
+        TASKS["fashion-mnist"],
         scores=(Score("accuracy", "accuracy"), Score("loss", "loss")),
         columns=("test_loss", "loss"),
         notes=lambda runs: [f"{len(runs)} runs, and a remark."],

@@ -59,6 +59,7 @@ def run(
     ledger of spent privacy. Stop with Ctrl-C whenever you like and go on with --resume.
     """
     from lowkey.experiments import RunDirectory, load_config
+    from lowkey.tasks import look_in
 
     changes = list(assignments or [])
     if rounds is not None:
@@ -70,6 +71,7 @@ def run(
     if preset is not None:
         config = load_config(preset, changes, nodes=nodes)
     elif resume and out is not None:
+        look_in(Path())  # a task of your own, if you are where it is; a run directory does not say where code is
         config = load_config(RunDirectory.open(out).config, changes, nodes=nodes)
     else:
         raise ConfigError("name a preset ('lowkey presets list' shows them) or a TOML file")

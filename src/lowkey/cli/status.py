@@ -39,7 +39,7 @@ def status(
         emit(found)
         return
     lines = {"state": found["state"], "round": f"{found['rounds']} of {found['rounds_planned']}"}
-    for number, score in enumerate(directory.config.find_task().scores):
+    for number, score in enumerate(directory.presentation().scores):
         if found[f"final_{score.name}"] is not None:
             best = f"{found[f'best_{score.name}']:.4f}"
             lines[score.label] = (

@@ -11,6 +11,7 @@ import os
 import platform
 import secrets
 from collections.abc import Iterable
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,10 @@ from lowkey.experiments.checkpoints import Checkpoint, DamagedCheckpointError, p
 from lowkey.experiments.config import Config, parse
 from lowkey.experiments.nested import read
 from lowkey.experiments.scores import evaluated_rounds
+from lowkey.experiments.tables import to_record
 from lowkey.federation import RoundRecord, RunState
 from lowkey.privacy import Ledger
-from lowkey.tasks import look_in, place_of
+from lowkey.tasks import TASKS, Presentation
 
 FAILURE_FILE = "failure.json"
 _KEPT_CHECKPOINTS = 2
@@ -71,10 +73,7 @@ class RunDirectory:
         """An existing run."""
         if not _is_run(path):
             raise RunError(f"{path} is not a run directory (it has no config.toml); check the path")
-        directory = cls(path, parse(read(path / "config.toml")))
-        if (place := directory._environment().get("task_from")) is not None:
-            look_in(Path(place))
-        return directory
+        return cls(path, parse(read(path / "config.toml")))
 
     def adopt(self, config: Config) -> None:
         """Go on with a changed configuration, as long as neither results nor promises so far would be untrue."""
@@ -113,6 +112,12 @@ class RunDirectory:
     def claims_privacy(self) -> bool:
         """False for runs whose secrets were ever replayed: their ε means nothing."""
         return bool(self._environment()["claims_privacy"])
+
+    def presentation(self) -> Presentation:
+        """How the run is judged and shown; of a task in a module of yours as noted in the run: nothing is imported."""
+        if self.config.task in TASKS:
+            return TASKS[self.config.task].presentation
+        return to_record("presentation", Presentation, self._environment().get("presentation"))
 
     def withdraw_claim(self) -> None:
         """Note for good that secrets of this run were replayed."""
@@ -161,7 +166,7 @@ class RunDirectory:
 
         Best and final values are of the scores by which the run is judged, all of the same round.
         """
-        metrics, scores = self.metrics(), self.config.find_task().scores
+        metrics, scores = self.metrics(), self.presentation().scores
         last = metrics[-1] if metrics else {}
         evaluated = evaluated_rounds(metrics, scores) or [{}]
         names = [score.name for score in scores]
@@ -250,7 +255,6 @@ def _flatten(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _environment(config: Config) -> dict[str, Any]:
-    place = place_of(config.task)
     return {
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
@@ -258,7 +262,7 @@ def _environment(config: Config) -> dict[str, Any]:
         "packages": dict(_versions(_PACKAGES)),
         "claims_privacy": True,
         "run": secrets.token_hex(8),
-        "task_from": None if place is None else str(place),  # for whoever opens the run from another directory
+        "presentation": asdict(config.find_task().presentation),
     }
 
 

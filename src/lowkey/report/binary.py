@@ -50,7 +50,7 @@ def calibration(runs: Sequence[RunData]) -> Picture | None:
         _draw_corrected(corrected, run, colour, low)
         predicted, _, observed, _ = zip(*run.last_test["calibration"], strict=True)
         raw.plot(predicted, [max(share, low) for share in observed], "--", color=colour, linewidth=1.2, alpha=0.6)
-    event = runs[0].task.words.event
+    event = runs[0].presentation.words.event
     corrected.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high))
     corrected.set(xlabel=f"predicted risk of {event} (log)", ylabel=f"observed risk of {event} (log)")
     corrected.set_title("corrected by the share in the test set", fontsize=10)
@@ -106,7 +106,7 @@ def confusion(runs: Sequence[RunData]) -> Picture | None:
     figure = new_figure(3.3 * columns + 0.4, 2.75 * lines)
     places = list(figure.subplots(lines, columns, squeeze=False).flat)
     for place, run in zip(places, known, strict=False):
-        _draw_confusion(place, run.label, run.last_test, run.task.words)
+        _draw_confusion(place, run.label, run.last_test, run.presentation.words)
     for place in places[len(known) :]:
         place.set_axis_off()
     return Picture("confusion.png", "Flagged or not, by outcome", as_png(figure), wide=True)

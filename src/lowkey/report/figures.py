@@ -80,9 +80,9 @@ def figures(runs: Sequence[RunData]) -> list[Picture]:
         Curves of every score, against ε only where a run has spent some; then what the task names, where a run has the
         metrics for it.
     """
-    task = runs[0].task
-    drawings = [FIGURES[name] for name in task.figures]  # refuses unknown names before anything is drawn
-    drawn = [_curves(runs, score, name) for score in task.scores for name in _AXES]
+    shown = runs[0].presentation
+    drawings = [FIGURES[name] for name in shown.figures]  # refuses unknown names before anything is drawn
+    drawn = [_curves(runs, score, name) for score in shown.scores for name in _AXES]
     drawn += [draw(runs) for draw in drawings]
     return [picture for picture in drawn if picture is not None]
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from lowkey.experiments import labels
 from lowkey.privacy import Epsilon, guarantee_lines
 from lowkey.report.runs import RunData
+from lowkey.tasks import TASKS
 
 
 def notes(runs: Sequence[RunData]) -> list[str]:
@@ -29,7 +30,7 @@ def notes(runs: Sequence[RunData]) -> list[str]:
         "Cost is that of the paper's tables: expected upload of one enrolled client over the run, in megabits, at 32 "
         "bits a number. Upload is what was really sent: integers of fewer bits, by rosters larger than the cohort.",
         *_about_published(runs),
-        *runs[0].task.notes(runs),
+        *(TASKS[task].notes(runs) if (task := runs[0].config.task) in TASKS else ()),
         *_about_privacy(private),
     ]
 
@@ -41,7 +42,7 @@ def _about_scores(run: RunData) -> str:
         f"Best {first} is the best round on the test set, the paper's protocol; choosing it there is not private."
         + (f" {others} beside it is of the same round." if others else "")
     )
-    columns = ", ".join(name.replace("_", " ") for name in run.task.columns)
+    columns = ", ".join(name.replace("_", " ") for name in run.presentation.columns)
     if columns:
         return f"{best} Final values and the columns after them ({columns}) are of the last round."
     return f"{best} Final {labels(run.scores)} is that of the last round."

@@ -9,7 +9,7 @@ from typing import Any
 
 from lowkey.errors import RunError
 from lowkey.experiments import Config, RunDirectory, evaluated_rounds, labels
-from lowkey.tasks import Score, Task
+from lowkey.tasks import Presentation, Score
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,8 +24,8 @@ class RunData:
         What it is called in tables and pictures.
     config : Config
         Its settings.
-    task : Task
-        What it learns, and what it is judged by.
+    presentation : Presentation
+        How it is judged and shown.
     metrics : list of dict
         One for each round.
     summary : dict
@@ -37,7 +37,7 @@ class RunData:
     path: Path
     label: str
     config: Config = field(repr=False)
-    task: Task = field(repr=False)
+    presentation: Presentation = field(repr=False)
     metrics: list[dict[str, Any]] = field(repr=False)
     summary: dict[str, Any] = field(repr=False)
     claims_privacy: bool
@@ -45,7 +45,7 @@ class RunData:
     @property
     def scores(self) -> tuple[Score, ...]:
         """What the run is judged by."""
-        return self.task.scores
+        return self.presentation.scores
 
     @property
     def evaluated(self) -> list[dict[str, Any]]:
@@ -100,7 +100,7 @@ def _read(directory: RunDirectory, label: str) -> RunData:
         path=directory.path,
         label=label,
         config=directory.config,
-        task=directory.config.find_task(),
+        presentation=directory.presentation(),
         metrics=directory.metrics(),
         summary=directory.summary(),
         claims_privacy=directory.claims_privacy,
@@ -115,8 +115,8 @@ def _read(directory: RunDirectory, label: str) -> RunData:
 
 def _require_one_task(directories: Sequence[RunDirectory]) -> None:
     def words(directory: RunDirectory) -> str:
-        config = directory.config
-        return f"{directory.path} is of the task {config.task}, judged by {labels(config.find_task().scores)}"
+        task, scores = directory.config.task, directory.presentation().scores
+        return f"{directory.path} is of the task {task}, judged by {labels(scores)}"
 
     first = directories[0]
     for directory in directories:

@@ -26,7 +26,7 @@ def header(runs: Sequence[RunData]) -> tuple[str, ...]:
     scores = labels(runs[0].scores)
     return (
         "run", "r", "rounds", f"best {scores} @ round", f"final {scores}",
-        *(name.replace("_", " ") for name in runs[0].task.columns), "paper's best",
+        *(name.replace("_", " ") for name in runs[0].presentation.columns), "paper's best",
         "ε (PLD)", "ε (RDP)", "ε (paper)", "ε (server)", "upload per client and round", "upload in all", "cost, Mbit",
     )  # fmt: skip
 
@@ -73,7 +73,7 @@ def _row(run: RunData) -> tuple[str, ...]:
         str(summary["rounds"]),
         f"{values(summary, scores, 3, 'best_')} @ {summary['best_round']}",
         values(summary, scores, 3, "final_"),
-        *(_number(last.get(name)) for name in run.task.columns),
+        *(_number(last.get(name)) for name in run.presentation.columns),
         _published(run),
         *(_epsilon(summary[f"epsilon_{name}"]) for name in ("pld", "rdp", "paper", "server")),
         *(("–",) * 3 if run.central else _upload(run)),

@@ -11,7 +11,7 @@ from lowkey.registry import Registry, nearest
 from lowkey.tasks.fashion_mnist import FASHION_MNIST
 from lowkey.tasks.mortality import MORTALITY
 from lowkey.tasks.partition import Partition, by_ids, dirichlet_shards, iid_shards
-from lowkey.tasks.task import NodeSettings, NoSettings, Score, Study, Task, Words, client_of
+from lowkey.tasks.task import NodeSettings, NoSettings, Presentation, Score, Study, Task, Words, client_of
 
 TASKS: Registry[Task] = Registry("task", {"fashion-mnist": FASHION_MNIST, "mortality": MORTALITY})
 
@@ -27,7 +27,7 @@ def find_task(name: str) -> Task:
             raise  # something that the module needs
         raise ConfigError(
             f"task is {name!r}, which is neither a task of Lowkey ({', '.join(TASKS)}) nor a module that can be "
-            f"imported from here{nearest(name, TASKS)}"
+            f"imported here; go to its directory, or name its TOML file{nearest(name, TASKS)}"
         ) from None
     found = getattr(module, "task", None)
     if not isinstance(found, Task):
@@ -42,15 +42,6 @@ def look_in(directory: Path) -> None:
         sys.path.append(place)
 
 
-def place_of(name: str) -> Path | None:
-    """The directory from which the module of a task can be imported; None for tasks of Lowkey."""
-    if name in TASKS:
-        return None
-    find_task(name)
-    file = sys.modules[name].__file__
-    return None if file is None else Path(file).resolve().parents[name.count(".") + (Path(file).stem == "__init__")]
-
-
 __all__ = [
     "FASHION_MNIST",
     "MORTALITY",
@@ -58,6 +49,7 @@ __all__ = [
     "NoSettings",
     "NodeSettings",
     "Partition",
+    "Presentation",
     "Score",
     "Study",
     "Task",
@@ -68,5 +60,4 @@ __all__ = [
     "find_task",
     "iid_shards",
     "look_in",
-    "place_of",
 ]

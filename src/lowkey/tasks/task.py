@@ -59,6 +59,22 @@ class Words:
     did_not: str = "negative"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Presentation:
+    """How the runs of a task are shown: plain data, kept with every run, so that nobody who reads one runs its code.
+
+    Attributes
+    ----------
+    scores, columns, figures, words :
+        As in :class:`Task`.
+    """
+
+    scores: tuple[Score, ...]
+    columns: tuple[str, ...] = ()
+    figures: tuple[str, ...] = ()
+    words: Words = Words()
+
+
 def _cross_entropy(study: Study) -> Objective:
     del study
     from lowkey.learning import CLASSIFICATION
@@ -95,7 +111,7 @@ class Task:
     words : Words
         For these pictures.
     notes : function of the runs in a report
-        Sentences about reading their figures.
+        Sentences about reading their figures; only of tasks that come with Lowkey.
     data, model_settings : type
         Records of the tables ``[data]`` and ``[model]``: frozen dataclasses whose fields are the settings.
     presets : str or None
@@ -127,6 +143,11 @@ class Task:
         if self.clients is None and self.local_data is None:
             raise ConfigError("a task needs clients (for simulations), local_data (for nodes) or both; give one")
         checks.at_least("number of scores", len(self.scores), 1)
+
+    @property
+    def presentation(self) -> Presentation:
+        """How runs of this task are shown."""
+        return Presentation(scores=self.scores, columns=self.columns, figures=self.figures, words=self.words)
 
     def all_clients(self, study: Study) -> ClientDatasets:
         """The datasets of all clients, one for each of ``study.clients``."""
