@@ -10,7 +10,8 @@ from dataclasses import replace
 import pytest
 
 from lowkey.errors import InvalidInput
-from lowkey.privacy import ClientPrivacy, claimed_epsilon, make_sampling
+from lowkey.privacy import SAMPLINGS, ClientPrivacy, claimed_epsilon, make_sampling
+from lowkey.privacy import settings as settings_module
 
 FASHION = ClientPrivacy(clip_norm=0.47, epsilon=1.0, rounds=200)
 
@@ -47,7 +48,7 @@ def test_given_noise_is_kept() -> None:
     ("limit", "clients", "rounds", "expected"),
     [
         ("auto", 6000, 200, 10),
-        ("auto", 6000, 1, 1),  # 0 in 99.9 of 100 cases, but a limit is at least 1
+        ("auto", 200_000, 1, 1),  # asked once in 2,000 rounds, but a limit is at least 1
         ("auto", 100, 200, 220),  # everybody in every round, and a tenth more for attempts that fail
         ("auto", 100, 5, 8),  # but at least three more
         ("auto", 6000, None, "unlimited"),
@@ -88,9 +89,25 @@ def test_sampling(sampling: str | None, roster: int | None, cohort: int, expecte
     assert resolved.sampling_of(clients=6000, cohort=cohort) == found
 
 
-def test_what_is_resolved_stays_as_it_is() -> None:
+def test_a_sampling_of_ones_own_keeps_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though its draws are accounted for as those of another."""
+    monkeypatch.setattr(SAMPLINGS, "_parts", {name: SAMPLINGS[name] for name in SAMPLINGS})
+    SAMPLINGS.add("mine", SAMPLINGS["poisson_padded"])
+    resolved = ClientPrivacy(clip_norm=1.0, noise_multiplier=1.5, sampling="mine").resolve(clients=6000, cohort=100)
+    assert resolved.sampling == "mine"
+    assert resolved.sampling_of(clients=6000, cohort=100).mode == "poisson_padded"
+
+
+def test_what_is_resolved_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     resolved = FASHION.resolve(clients=6000, cohort=100, ratio=0.05)
+
+    def computed(*_: object, **__: object) -> None:
+        raise AssertionError("nothing was open")
+
+    monkeypatch.setattr(settings_module, "make_sampling", computed)
     assert resolved.resolve(clients=6000, cohort=100, ratio=1.0, rounds=7) == resolved
+    with pytest.raises(AssertionError, match="nothing was open"):
+        FASHION.resolve(clients=6000, cohort=100)
 
 
 @pytest.mark.parametrize(("limit", "imported"), [("3", "False"), ("'auto'", "True")])

@@ -107,7 +107,8 @@ class ClientPrivacy:
             noise = self._calibrated(sampling, rounds)
         if limit == "auto":
             limit = "unlimited" if rounds is None else _likely_limit(sampling, rounds)
-        return replace(self, sampling=sampling.mode, noise_multiplier=noise, bits=bits, max_contributions=limit)
+        name = self.sampling or sampling.mode
+        return replace(self, sampling=name, noise_multiplier=noise, bits=bits, max_contributions=limit)
 
     def _calibrated(self, sampling: Sampling, rounds: int | None) -> float:
         from lowkey.privacy.calibration import calibrate_noise
