@@ -66,6 +66,12 @@ def test_affordable_rounds() -> None:
     assert affordable_rounds(FASHION.event(1.54), epsilon=0.5, delta=DELTA, spent=before) == 0
 
 
+@pytest.mark.parametrize("target", [0.0, -1.0, float("nan")])
+def test_no_rounds_are_counted_for_an_impossible_target(target: float) -> None:
+    with pytest.raises(InvalidInput, match="epsilon is"):
+        affordable_rounds(FASHION.event(1.54), target_epsilon=target, delta=DELTA)
+
+
 @pytest.mark.parametrize(("sampling", "noise", "rounds"), [(FASHION, 1.54, 199), (MEDICAL, 1.49, 99)])
 def test_the_papers_accountant_affords_one_round_less_than_the_paper_plays(
     sampling: object, noise: float, rounds: int
