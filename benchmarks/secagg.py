@@ -24,9 +24,9 @@ from lowkey.experiments import build, load_config
 from lowkey.rng import OSSecrets, generator
 from lowkey.secagg import Advert, Confirmation, Identity, Revealed, SealedShares, Session
 
-MEMBERS, SURVIVORS, COLLUDERS, BITS = 100, 90, 10, 20
+MEMBERS, MIN_SURVIVORS, COLLUDERS, BITS = 100, 90, 10, 20
 TRAINED = 20
-DEFAULT = secagg.session_graph(MEMBERS, SURVIVORS, COLLUDERS)
+DEFAULT = secagg.session_graph(MEMBERS, MIN_SURVIVORS, COLLUDERS)
 GRAPHS = {f"{DEFAULT[0]} neighbours": DEFAULT, "everyone": (99, 67)}
 SECRETS = OSSecrets()
 
@@ -48,7 +48,7 @@ def play(session, identities, watch):
     """One attempt; every member has the same vector, so that the sum is easily checked."""
     verify_keys = {u: identity.verify_key for u, identity in identities.items()}
     vector = np.random.default_rng(0).integers(0, 2**BITS, session.length, dtype=np.uint32)
-    dropped = set(session.roster[::10][: MEMBERS - SURVIVORS])
+    dropped = set(session.roster[::10][: MEMBERS - MIN_SURVIVORS])
     source, states, replies = SECRETS.source(), {}, {}
     with watch("advertise"):
         for u in session.roster:
@@ -82,7 +82,7 @@ def play(session, identities, watch):
     watch.sent += len(secagg.encode(Revealed, revealed[1]))
     with watch("unmask"):
         total = secagg.unmask(tally, revealed)
-    if not np.array_equal(total, (vector * np.uint32(SURVIVORS)) & np.uint32(2**BITS - 1)):
+    if not np.array_equal(total, (vector * np.uint32(MIN_SURVIVORS)) & np.uint32(2**BITS - 1)):
         raise SystemExit("the unmasked sum is wrong")
 
 
@@ -109,7 +109,7 @@ def main():
         for graph, (neighbours, shares_needed) in GRAPHS.items():
             session = Session(
                 run="benchmark", round=len(rows), attempt=0, roster=tuple(identities), members=MEMBERS,
-                survivors=SURVIVORS, colluders=COLLUDERS, neighbours=neighbours, shares_needed=shares_needed, bits=BITS,
+                min_survivors=MIN_SURVIVORS, colluders=COLLUDERS, neighbours=neighbours, shares_needed=shares_needed, bits=BITS,
                 length=length, terms=bytes(32),
             )  # fmt: skip
             watch, before = Stopwatch(), train()

@@ -54,7 +54,7 @@ def test_privacy_epsilon() -> None:
         "adjacency": "zero-out",
         "unit": "client",
         "roster": 160,
-        "survivors": 144,
+        "min_survivors": 144,
         "honest": 128,
     }
 
@@ -100,7 +100,7 @@ def test_privacy_plan() -> None:
     assert (found["feasible"], found["event"]["roster"], found["shares"]) == (
         False,
         20,
-        {"survivors": 18, "honest": 16},
+        {"min_survivors": 18, "honest": 16},
     )
     text = lowkey(*base).stdout
     for part in (

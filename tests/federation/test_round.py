@@ -404,14 +404,14 @@ def test_private_rounds_bear_the_declared_dropouts_and_no_more(unusable: object)
         return lambda n, r: unusable(r) if n < count else r  # type: ignore[operator]
 
     scheme, ledger = scheme_for("fl-std-dp", dropouts=0.1, colluders=0.1), memory()
-    roster, (survivors, _) = scheme.privacy.sampling.roster_size, scheme.privacy.shares
-    assert play_through(scheme, spoil(roster - survivors), ledger).round == 1
+    roster, (min_survivors, _) = scheme.privacy.sampling.roster_size, scheme.privacy.shares
+    assert play_through(scheme, spoil(roster - min_survivors), ledger).round == 1
     assert [entry.state for entry in ledger.entries] == ["RELEASED"]
     ledger = memory()
     with pytest.raises(
-        RoundFailed, match=f"{survivors - 1} of {roster} members answered, and at least {survivors} must"
+        RoundFailed, match=f"{min_survivors - 1} of {roster} members answered, and at least {min_survivors} must"
     ):
-        play_through(scheme, spoil(roster - survivors + 1), ledger)
+        play_through(scheme, spoil(roster - min_survivors + 1), ledger)
     assert ledger.entries == ()
 
 

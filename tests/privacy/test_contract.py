@@ -33,7 +33,7 @@ def mechanism(**changes: Any) -> ClientMechanism:
     return ClientMechanism(settings=ClientPrivacy(**(given | changes)), sampling=EVERYBODY)
 
 
-OPEN = NoPrivacy(sampling=EVERYBODY, least_survivors=4)
+OPEN = NoPrivacy(sampling=EVERYBODY, min_survivors=4)
 EVERY: dict[str, Privacy] = {
     "open": OPEN,
     "plain": mechanism(),
@@ -121,7 +121,7 @@ def test_events_and_promises_are_made_by_who_keeps_them(privacy: Privacy) -> Non
         assert event is None  # no finite ε is true
     if privacy.private:
         assert isinstance(promise, Promise)
-        assert (promise.delta, promise.shares.survivors) == (privacy.delta, privacy.least_survivors)
+        assert (promise.delta, promise.shares.min_survivors) == (privacy.delta, privacy.min_survivors)
     else:
         assert promise is None
 
@@ -130,7 +130,7 @@ def test_events_and_promises_are_made_by_who_keeps_them(privacy: Privacy) -> Non
 def test_numbers_of_a_scheme_come_from_its_settings(privacy: Privacy) -> None:
     assert privacy.sampling is EVERYBODY
     assert privacy.aggregation in AGGREGATORS
-    found = (privacy.clip_norm, privacy.epsilon, privacy.delta, privacy.max_contributions, privacy.least_survivors)
+    found = (privacy.clip_norm, privacy.epsilon, privacy.delta, privacy.max_contributions, privacy.min_survivors)
     if privacy.private:
         assert found == (CLIP, 3.0, 1e-5, 9, 18)  # a tenth of 20 may leave
         assert privacy.aggregation == ("masked" if privacy is EVERY["masked"] else "plain")
@@ -171,5 +171,5 @@ def test_open_means_are_of_finite_vectors_of_float32() -> None:
 @pytest.mark.parametrize("least", [0, -1, 21, 2.5, True])
 def test_open_rounds_need_some_answers_and_no_more_than_there_are(least: object) -> None:
     with pytest.raises(InvalidInput, match=r"federation\.min_clients is"):
-        NoPrivacy(sampling=EVERYBODY, least_survivors=least)  # type: ignore[arg-type]
-    assert NoPrivacy(sampling=EVERYBODY, least_survivors=20).least_survivors == 20
+        NoPrivacy(sampling=EVERYBODY, min_survivors=least)  # type: ignore[arg-type]
+    assert NoPrivacy(sampling=EVERYBODY, min_survivors=20).min_survivors == 20

@@ -14,7 +14,7 @@ from lowkey.errors import ConfigError, InvalidInput, PolicyRefused
 from lowkey.privacy import ClientLedger, Policy, Terms, server_epsilon
 
 TERMS = Terms(
-    noise_multiplier=1.54, clip_rule="norm at most 0.47", bits=20, length=83_200, members=160, survivors=144,
+    noise_multiplier=1.54, clip_rule="norm at most 0.47", bits=20, length=83_200, members=160, min_survivors=144,
     honest=128, neighbours=50, shares_needed=34, delta=1e-5, scheme="fl-cs-dp", sampling="poisson",
     codec="dct(ratio=0.05)", public_seed=7, model_size=1_663_370,
 )  # fmt: skip
@@ -59,9 +59,9 @@ def test_a_client_that_fears_three_colluders_refuses_terms_that_bear_two() -> No
 
 def test_two_thirds_of_the_members_must_survive() -> None:
     small = replace(POLICY, min_honest=1)
-    small.check(replace(TERMS, survivors=107, honest=91))
-    with pytest.raises(PolicyRefused, match=r"survivors is 106.*below 107.*two thirds"):
-        small.check(replace(TERMS, survivors=106, honest=90))
+    small.check(replace(TERMS, min_survivors=107, honest=91))
+    with pytest.raises(PolicyRefused, match=r"min_survivors is 106.*below 107.*two thirds"):
+        small.check(replace(TERMS, min_survivors=106, honest=90))
 
 
 def test_terms_under_which_one_could_never_contribute_are_refused() -> None:
@@ -114,11 +114,11 @@ def test_servers_view(count: int, epsilon: float) -> None:
 def test_terms_have_one_digest_on_every_machine() -> None:
     text = (
         '{"bits":20,"clip_rule":"norm at most 0.47","codec":"dct(ratio=0.05)","coin":1.0,"delta":1e-05,"honest":128,'
-        '"length":83200,"members":160,"model_size":1663370,"neighbours":50,"noise_multiplier":1.54,"public_seed":7,'
-        '"sampling":"poisson","scheme":"fl-cs-dp","shares_needed":34,"survivors":144}'
+        '"length":83200,"members":160,"min_survivors":144,"model_size":1663370,"neighbours":50,"noise_multiplier":1.54,"public_seed":7,'
+        '"sampling":"poisson","scheme":"fl-cs-dp","shares_needed":34}'
     )
     assert TERMS.digest() == hashlib.sha256(f"lowkey terms 2\n{text}".encode()).digest()
-    assert TERMS.digest().hex() == "4dab90da63f38551995990e523207eec8a70a0c521f4a5c4db9ad86c11a035a6"
+    assert TERMS.digest().hex() == "d302dfcc1bcf9c6a70ad026d39a2cc6296e347d6da508ddf6be2286af542bc79"
     assert Terms.from_json(json.loads(json.dumps(TERMS.to_json()))) == TERMS
     assert replace(TERMS, coin=1).digest() == replace(TERMS, coin=1.0).digest()
     assert replace(TERMS, noise_multiplier=2).digest() == replace(TERMS, noise_multiplier=2.0).digest()
@@ -127,7 +127,7 @@ def test_terms_have_one_digest_on_every_machine() -> None:
 def test_every_field_is_in_the_digest() -> None:
     changed = {
         "noise_multiplier": 1.55, "clip_rule": "norm at most 0.48", "bits": 16, "length": 1, "members": 161,
-        "survivors": 145, "honest": 127, "neighbours": 20, "shares_needed": 11, "delta": 1e-6, "scheme": "fl-std-dp",
+        "min_survivors": 145, "honest": 127, "neighbours": 20, "shares_needed": 11, "delta": 1e-6, "scheme": "fl-std-dp",
         "sampling": "fixed", "coin": 0.5, "codec": "dct(ratio=0.1)", "public_seed": 8, "model_size": 5,
     }  # fmt: skip
     assert changed.keys() == TERMS.to_json().keys()
@@ -144,7 +144,7 @@ def test_every_field_is_in_the_digest() -> None:
         ({"coin": None}, "must be of type float"),
         ({"honest": 145}, "none may exceed the next"),
         ({"honest": 0}, "honest is 0"),
-        ({"survivors": 161}, "none may exceed the next"),
+        ({"min_survivors": 161}, "none may exceed the next"),
         ({"noise_multiplier": float("nan")}, "noise_multiplier is nan"),
         ({"neighbours": 0}, "neighbours is 0"),
         ({"coin": 0.0}, "coin is 0.0"),

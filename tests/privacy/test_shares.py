@@ -39,12 +39,12 @@ def test_never_more_is_asked_than_there_is_nor_less_than_promised(
     roster: int, dropouts: float, colluders: float
 ) -> None:
     try:
-        survivors, honest = noise_shares(roster, dropouts=dropouts, colluders=colluders)
+        min_survivors, honest = noise_shares(roster, dropouts=dropouts, colluders=colluders)
     except InvalidInput:
         assume(False)
-    assert 1 <= honest <= survivors <= roster
-    assert 3 * survivors > 2 * roster
-    assert survivors - honest >= colluders * roster * (1 - 1e-12)
+    assert 1 <= honest <= min_survivors <= roster
+    assert 3 * min_survivors > 2 * roster
+    assert min_survivors - honest >= colluders * roster * (1 - 1e-12)
 
 
 @pytest.mark.parametrize(

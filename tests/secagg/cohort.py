@@ -16,15 +16,15 @@ from lowkey.types import Words
 TERMS = b"t" * 32
 
 
-def make_session(members: int, survivors: int, colluders: int = 0, **changes: Any) -> Session:
-    neighbours, shares_needed = secagg.session_graph(members, survivors, colluders)
+def make_session(members: int, min_survivors: int, colluders: int = 0, **changes: Any) -> Session:
+    neighbours, shares_needed = secagg.session_graph(members, min_survivors, colluders)
     settings: dict[str, Any] = {
         "run": "run-0",
         "round": 1,
         "attempt": 0,
         "roster": tuple(3 + 7 * position for position in range(members)),
         "members": members,
-        "survivors": survivors,
+        "min_survivors": min_survivors,
         "colluders": colluders,
         "neighbours": neighbours,
         "shares_needed": shares_needed,

@@ -61,7 +61,7 @@ ADVERT_ATTACKS: dict[str, tuple[Callable[[Cohort], tuple[Advert, ...]], str]] = 
         "known",
     ),
     "victim left out": (lambda c: tuple(a for a in c.adverts if a.sender != VICTIM), "missing"),
-    "fewer than the least survivors": (lambda c: c.adverts[:7], "7 adverts; at least 8"),
+    "fewer than min_survivors": (lambda c: c.adverts[:7], "7 adverts; at least 8"),
     "no adverts": (lambda c: (), "0 adverts"),
     "unsorted": (lambda c: c.adverts[::-1], "ascending"),
     "advert of the last attempt": (
@@ -73,7 +73,7 @@ ADVERT_ATTACKS: dict[str, tuple[Callable[[Cohort], tuple[Advert, ...]], str]] = 
         "not signed",
     ),
     "a member with a lower threshold": (
-        lambda c: swap(c.adverts, PEER, signed(c, PEER, replace(SESSION, survivors=9))),
+        lambda c: swap(c.adverts, PEER, signed(c, PEER, replace(SESSION, min_survivors=9))),
         "not signed",
     ),
 }

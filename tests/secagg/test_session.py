@@ -13,11 +13,11 @@ from tests.secagg.cohort import make_session
 
 
 @pytest.mark.parametrize(
-    ("members", "survivors", "colluders", "expected"),
+    ("members", "min_survivors", "colluders", "expected"),
     [(100, 90, 10, (32, 22)), (160, 144, 16, (50, 34)), (100, 67, 10, (78, 45)), (3, 3, 1, (2, 2)), (7, 5, 1, (6, 4))],
 )
-def test_default_graph(members: int, survivors: int, colluders: int, expected: tuple[int, int]) -> None:
-    assert session_graph(members, survivors, colluders) == expected
+def test_default_graph(members: int, min_survivors: int, colluders: int, expected: tuple[int, int]) -> None:
+    assert session_graph(members, min_survivors, colluders) == expected
 
 
 @given(data=st.data())
@@ -67,8 +67,8 @@ def test_graph_stays_connected_without_any_k_minus_1_members() -> None:
         ({"roster": tuple(range(9))}, "9 members; 10 were agreed"),
         ({"roster": (*range(9), 8)}, "ascending"),
         ({"roster": (*range(9), 2**32)}, "below 2"),
-        ({"survivors": 6}, "at least 7"),
-        ({"survivors": 11}, "at least 7"),
+        ({"min_survivors": 6}, "at least 7"),
+        ({"min_survivors": 11}, "at least 7"),
         ({"neighbours": 7}, "even"),
         ({"neighbours": 10}, "even"),
         ({"shares_needed": 8}, "allow 5 to 7"),
@@ -99,10 +99,10 @@ def test_what_is_unsafe_cannot_be_built(change: dict[str, object], message: str)
         {"round": 0, "attempt": 0},
         {"round": 2**32 - 1, "attempt": 2**32 - 1},
         {"roster": (*range(9), 2**32 - 1)},
-        {"survivors": 7, "shares_needed": 5},
+        {"min_survivors": 7, "shares_needed": 5},
         {"shares_needed": 5},
         {"shares_needed": 7},
-        {"survivors": 10, "neighbours": 2, "shares_needed": 2},
+        {"min_survivors": 10, "neighbours": 2, "shares_needed": 2},
     ],
     ids=str,
 )
@@ -114,7 +114,7 @@ def test_what_is_just_safe_can_be_built(change: dict[str, object]) -> None:
 def test_every_field_is_in_the_digest() -> None:
     session = make_session(10, 8, shares_needed=6)
     changes: list[dict[str, object]] = [
-        {"run": "other"}, {"round": 2}, {"attempt": 1}, {"roster": tuple(range(10))}, {"survivors": 9},
+        {"run": "other"}, {"round": 2}, {"attempt": 1}, {"roster": tuple(range(10))}, {"min_survivors": 9},
         {"colluders": 1}, {"neighbours": 8}, {"shares_needed": 7}, {"bits": 21}, {"length": 51}, {"terms": bytes(32)},
     ]  # fmt: skip
     digests = {replace(session, **change).digest for change in changes}  # type: ignore[arg-type]

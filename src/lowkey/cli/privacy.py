@@ -139,7 +139,7 @@ def plan(
         "chance to contribute, q": f"{event.sampling_probability:.6g}",
         "rounds": f"{event.count}",
         "noise multiplier, z": f"{event.noise_multiplier:.4f}",
-        "roster M, survivors t, honest κ": f"{event.roster}, {made.shares.survivors}, {made.shares.honest}",
+        "roster M, survivors t, honest κ": f"{event.roster}, {made.shares.min_survivors}, {made.shares.honest}",
         "ratio, measurements": f"{made.ratio:g}, {made.measurements} of {parameters}",
         "upload per member and round": f"{human_bytes(made.bytes_up_per_client)} (with an estimate of the protocol)",
         "download per contributor and round": human_bytes(made.bytes_down_per_client),
@@ -198,7 +198,7 @@ def _show(
                 "adjacency": event.adjacency,
                 "unit": event.unit,
                 "roster": sampler.roster_size,
-                "survivors": shares.survivors,
+                "min_survivors": shares.min_survivors,
                 "honest": shares.honest,
             }
         )

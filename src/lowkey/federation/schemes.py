@@ -99,8 +99,8 @@ class Scheme:
         privacy, promise, wire = self.privacy, self.privacy.promise(), self.wire(num_coordinates, number)
         if promise is None or wire.bits is None:
             raise InvalidInput(f"{self.name} sends vectors openly; only private schemes are aggregated securely")
-        members, (survivors, honest) = privacy.sampling.roster_size, promise.shares
-        neighbours, shares_needed = session_graph(members, survivors, survivors - honest)
+        members, (min_survivors, honest) = privacy.sampling.roster_size, promise.shares
+        neighbours, shares_needed = session_graph(members, min_survivors, min_survivors - honest)
         return Terms(
             scheme=self.name,
             noise_multiplier=promise.noise_multiplier,
@@ -108,7 +108,7 @@ class Scheme:
             bits=wire.bits,
             length=wire.length,
             members=members,
-            survivors=survivors,
+            min_survivors=min_survivors,
             honest=honest,
             neighbours=neighbours,
             shares_needed=shares_needed,
@@ -129,7 +129,7 @@ class Scheme:
             attempt=attempt,
             roster=roster,
             members=terms.members,
-            survivors=terms.survivors,
+            min_survivors=terms.min_survivors,
             colluders=terms.colluders,
             neighbours=terms.neighbours,
             shares_needed=terms.shares_needed,
@@ -212,9 +212,7 @@ def _mechanism(
     if not is_private(name):
         if privacy is not None:
             raise InvalidInput(f"{name} gives no privacy; leave out the privacy settings, or use {name}{_PRIVATE}")
-        return NoPrivacy(
-            sampling=make_sampling("fixed", population=clients, cohort=cohort), least_survivors=min_clients
-        )
+        return NoPrivacy(sampling=make_sampling("fixed", population=clients, cohort=cohort), min_survivors=min_clients)
     if privacy is None:
         raise InvalidInput(f"{name} needs privacy settings with at least clip_norm, and epsilon or noise_multiplier")
     if min_clients != 1:

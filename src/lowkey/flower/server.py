@@ -86,7 +86,7 @@ def serve(grid: Grid, context: Context, config: Config, out: Path) -> None:
             nodes,
             wire=scheme.wire(size),
             waiting=config.deployment,
-            least=scheme.privacy.least_survivors,
+            least=scheme.privacy.min_survivors,
             clock=clock,
         )
         yield Connection(ask=ask, verify_keys=verify_keys or {}, take_figures=ask.take_figures)

@@ -80,7 +80,7 @@ class Privacy(Protocol):
         ...
 
     @property
-    def least_survivors(self) -> int:
+    def min_survivors(self) -> int:
         """Answers without which a round fails."""
         ...
 
@@ -122,12 +122,12 @@ class NoPrivacy:
     ----------
     sampling : Sampling
         Draws the cohorts.
-    least_survivors : int
+    min_survivors : int
         Answers without which a round fails.
     """
 
     sampling: Sampling
-    least_survivors: int = 1
+    min_survivors: int = 1
     private: bool = field(default=False, init=False)
     aggregation: str = field(default="open", init=False)
     clip_norm: None = field(default=None, init=False)
@@ -137,10 +137,10 @@ class NoPrivacy:
     bits: None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        checks.at_least("federation.min_clients", self.least_survivors, 1)
-        if self.least_survivors > self.sampling.roster_size:
+        checks.at_least("federation.min_clients", self.min_survivors, 1)
+        if self.min_survivors > self.sampling.roster_size:
             raise InvalidInput(
-                f"federation.min_clients is {self.least_survivors}; it must lie in 1 … {self.sampling.roster_size}, "
+                f"federation.min_clients is {self.min_survivors}; it must lie in 1 … {self.sampling.roster_size}, "
                 "the cohort"
             )
 
@@ -237,8 +237,8 @@ class ClientMechanism:
         return noise_shares(self.sampling.roster_size, dropouts=settings.dropouts, colluders=settings.colluders)
 
     @property
-    def least_survivors(self) -> int:
-        return self.shares.survivors
+    def min_survivors(self) -> int:
+        return self.shares.min_survivors
 
     @cached_property
     def adaptive(self) -> AdaptiveClip | None:

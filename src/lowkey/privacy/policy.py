@@ -29,8 +29,8 @@ class Terms:
     bits : of an integer on the wire, b.
     length : of the vector, m.
     members : size of the roster, M.
-    survivors : members without whose masked vectors nothing is unmasked, t.
-    honest : members whose shares of noise suffice, κ; the other ``survivors`` may collude.
+    min_survivors : members without whose masked vectors nothing is unmasked, t.
+    honest : members whose shares of noise suffice, κ; the other min_survivors − κ may collude.
     neighbours, shares_needed : of a sparse graph of masks and of its secrets.
     delta : δ of the guarantee.
     scheme : its name.
@@ -45,7 +45,7 @@ class Terms:
     bits: int
     length: int
     members: int
-    survivors: int
+    min_survivors: int
     honest: int
     neighbours: int
     shares_needed: int
@@ -63,9 +63,9 @@ class Terms:
         checks.fraction("coin", self.coin)
         for name in ("bits", "length", "model_size", "honest", "neighbours", "shares_needed"):
             checks.at_least(name, getattr(self, name), 1)
-        if not self.honest <= self.survivors <= self.members:
+        if not self.honest <= self.min_survivors <= self.members:
             raise InvalidInput(
-                f"honest, survivors and members are {self.honest}, {self.survivors} and {self.members}; none may "
+                f"honest, min_survivors and members are {self.honest}, {self.min_survivors} and {self.members}; none may "
                 "exceed the next"
             )
         for name in ("noise_multiplier", "delta", "coin"):
@@ -74,7 +74,7 @@ class Terms:
     @property
     def colluders(self) -> int:
         """How many survivors may take their noise back without harm."""
-        return self.survivors - self.honest
+        return self.min_survivors - self.honest
 
     def digest(self) -> bytes:
         """SHA-256 of the canonical JSON: equal for equal terms, on every machine."""
@@ -146,7 +146,7 @@ class Policy:
             ("honest", terms.honest, "min_honest", self.min_honest),
             ("tolerated colluders", terms.colluders, "min_tolerated_colluders", self.min_tolerated_colluders),
             # with fewer, a server could tell two groups of members of different survivors
-            ("survivors", terms.survivors, "more than two thirds of the members", 2 * terms.members // 3 + 1),
+            ("min_survivors", terms.min_survivors, "more than two thirds of the members", 2 * terms.members // 3 + 1),
         ):
             if offered < least:
                 raise PolicyRefused(f"{name} is {offered}; this client takes no part below {least} ({bound})")

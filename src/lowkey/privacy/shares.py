@@ -11,9 +11,9 @@ from lowkey.errors import InvalidInput
 
 
 class NoiseShares(NamedTuple):
-    """What a round needs, fixed and public before the run: ``honest`` of ``survivors`` shares carry all the noise."""
+    """What a round needs, fixed and public before the run: ``honest`` of ``min_survivors`` shares carry all the noise."""
 
-    survivors: int
+    min_survivors: int
     honest: int
 
 
@@ -41,11 +41,11 @@ def noise_shares(roster: int, *, dropouts: float = 0.1, colluders: float = 0.1) 
     if 3 * dropouts >= 1:
         raise InvalidInput(f"privacy.dropouts is {dropouts}; it must be below 1/3, more cannot leave a secure sum")
     leaving, telling = (Fraction(str(share)) for share in (dropouts, colluders))  # 0.07 means 7/100
-    survivors = max(math.floor((1 - leaving) * roster), 2 * roster // 3 + 1)
-    honest = survivors - math.ceil(telling * roster)
+    min_survivors = max(math.floor((1 - leaving) * roster), 2 * roster // 3 + 1)
+    honest = min_survivors - math.ceil(telling * roster)
     if honest < 1:
         raise InvalidInput(
             f"no honest share of noise is left in a roster of {roster} with privacy.dropouts = {dropouts} and "
             f"privacy.colluders = {colluders}; lower them or take more clients into a round"
         )
-    return NoiseShares(survivors, honest)
+    return NoiseShares(min_survivors, honest)

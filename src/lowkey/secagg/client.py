@@ -115,7 +115,7 @@ def share(
 
     Guarantees
     ----------
-    Goes on only with at least ``survivors`` distinct members of the roster, all enrolled, all of whom signed for an
+    Goes on only with at least ``min_survivors`` distinct members of the roster, all enrolled, all of whom signed for an
     equal session, this client's own advert unchanged among them.
     """
     _require_stage(state, Stage.ADVERTISED)
@@ -194,7 +194,7 @@ def confirm(state: MemberState, survivors: Sequence[ClientId], identity: Identit
 
     Guarantees
     ----------
-    Signs one list per attempt, of at least ``survivors`` sharers with this member among them.
+    Signs one list per attempt, of at least ``min_survivors`` sharers with this member among them.
     """
     _require_stage(state, Stage.MASKED)
     survivors = tuple(survivors)
@@ -211,7 +211,7 @@ def reveal(
     Guarantees
     ----------
     For each neighbour one of two: the share of its seed if it survived, of its mask secret if it did not. Never both,
-    and nothing unless at least ``survivors`` survivors signed the very view that this member signed.
+    and nothing unless at least ``min_survivors`` survivors signed the very view that this member signed.
     """
     _require_stage(state, Stage.CONFIRMED)
     session = state.session
@@ -223,8 +223,8 @@ def reveal(
         ):
             raise ProtocolViolation(f"client {confirmation.sender} does not confirm what client {state.me} was told")
         confirmed.add(confirmation.sender)
-    if len(confirmed) < session.survivors:
-        raise ProtocolViolation(f"{len(confirmed)} members confirm the survivors; {session.survivors} must")
+    if len(confirmed) < session.min_survivors:
+        raise ProtocolViolation(f"{len(confirmed)} members confirm the survivors; {session.min_survivors} must")
     revealed = Revealed(
         seed_shares={peer: both[: shamir.SHARE_BYTES] for peer, both in state.shares.items() if peer in survivors},
         mask_shares={peer: both[shamir.SHARE_BYTES :] for peer, both in state.shares.items() if peer not in survivors},
@@ -245,8 +245,8 @@ def _require_members(
     """A list of members must be in order, without repetition, within a known one, long enough, and with ourselves."""
     if not is_ascending(ids) or not set(ids) <= set(allowed):
         raise ProtocolViolation(f"the {what} must come from distinct, known members in ascending order")
-    if len(ids) < session.survivors:
-        raise ProtocolViolation(f"there are {len(ids)} {what}; at least {session.survivors} are needed")
+    if len(ids) < session.min_survivors:
+        raise ProtocolViolation(f"there are {len(ids)} {what}; at least {session.min_survivors} are needed")
     if me not in ids:
         raise ProtocolViolation(f"client {me} is missing from the {what}")
 

@@ -31,7 +31,7 @@ class Session:
     run, round, attempt : what is summed; a new attempt needs fresh keys and fresh noise.
     roster : ids of all members, ascending, each below 2^32.
     members : M ≥ 3, how many the roster must have.
-    survivors : t, the least number of members whose vectors make a sum, at least ⌊2M/3⌋ + 1.
+    min_survivors : t, the least number of members whose vectors make a sum, at least ⌊2M/3⌋ + 1.
     colluders : c, how many members may share all they know with the server.
     neighbours : k, how many others each member masks with: even, or M - 1 for everyone.
     shares_needed : T, how many of its k neighbours together can recover a member's secret.
@@ -65,7 +65,7 @@ class Session:
     attempt: int
     roster: tuple[ClientId, ...]
     members: int
-    survivors: int
+    min_survivors: int
     colluders: int
     neighbours: int
     shares_needed: int
@@ -81,21 +81,21 @@ class Session:
             raise InvalidInput(f"the roster has {len(self.roster)} members; {self.members} were agreed on")
         if not is_ascending(self.roster) or not 0 <= self.roster[0] <= self.roster[-1] < ID_LIMIT:
             raise InvalidInput("the roster must list distinct ids in ascending order, each below 2^32")
-        least = least_survivors(self.members)
-        if not least <= self.survivors <= self.members:
-            raise InvalidInput(f"survivors is {self.survivors} of {self.members}; it must be at least {least}")
+        least = smallest_min_survivors(self.members)
+        if not least <= self.min_survivors <= self.members:
+            raise InvalidInput(f"min_survivors is {self.min_survivors} of {self.members}; it must be at least {least}")
         if self.neighbours != self.members - 1 and not (
             self.neighbours % 2 == 0 and 2 <= self.neighbours < self.members
         ):
             raise InvalidInput(
                 f"neighbours is {self.neighbours}; it must be {self.members - 1}, or even, at least 2 and less"
             )
-        fewest, most = _allowed_shares(self.members, self.survivors, self.colluders, self.neighbours)
+        fewest, most = _allowed_shares(self.members, self.min_survivors, self.colluders, self.neighbours)
         if not fewest <= self.shares_needed <= most:
             raise InvalidInput(
                 f"shares_needed is {self.shares_needed}; {self.neighbours} neighbours, {self.colluders} colluders and "
-                f"{self.members - self.survivors} dropouts allow {fewest} to {most}"
-                + (" (none: lower colluders or raise survivors)" if fewest > most else "")
+                f"{self.members - self.min_survivors} dropouts allow {fewest} to {most}"
+                + (" (none: lower colluders or raise min_survivors)" if fewest > most else "")
             )
         if not 8 <= self.bits <= 32:
             raise InvalidInput(f"bits is {self.bits}; it must lie in 8 … 32")
@@ -128,36 +128,36 @@ class Session:
         return {self.roster[(position + distance) % self.members]: distance for distance in distances}
 
 
-def session_graph(members: int, survivors: int, colluders: int) -> tuple[int, int]:
+def session_graph(members: int, min_survivors: int, colluders: int) -> tuple[int, int]:
     """Number of neighbours and of shares needed: 32 neighbours, or as many as the thresholds ask for, or everyone.
 
     Raises ``InvalidInput`` when not even the full graph allows so many dropouts and colluders.
     """
-    least = least_survivors(members)
-    if not least <= survivors <= members:
-        raise InvalidInput(f"survivors is {survivors} of {members}; it must be at least {least}")
-    wanted = 2 * (members - survivors) + colluders + 2
+    least = smallest_min_survivors(members)
+    if not least <= min_survivors <= members:
+        raise InvalidInput(f"min_survivors is {min_survivors} of {members}; it must be at least {least}")
+    wanted = 2 * (members - min_survivors) + colluders + 2
     neighbours = min(members - 1, max(USUAL_NEIGHBOURS, wanted + wanted % 2))
-    fewest, most = _allowed_shares(members, survivors, colluders, neighbours)
+    fewest, most = _allowed_shares(members, min_survivors, colluders, neighbours)
     if fewest > most:
         raise InvalidInput(
-            f"{members} members cannot bear {members - survivors} dropouts and {colluders} colluders; "
-            f"colluders must be at most {max(0, 2 * survivors - members - 2)}"
+            f"{members} members cannot bear {members - min_survivors} dropouts and {colluders} colluders; "
+            f"colluders must be at most {max(0, 2 * min_survivors - members - 2)}"
         )
     return neighbours, (fewest + most) // 2
 
 
-def least_survivors(members: int) -> int:
+def smallest_min_survivors(members: int) -> int:
     """⌊2M/3⌋ + 1: what keeps two halves of the members from being shown two truths."""
     if members < 3:
         raise InvalidInput(f"members is {members}; below 3 a sum tells each member the other's vector")
     return 2 * members // 3 + 1
 
 
-def _allowed_shares(members: int, survivors: int, colluders: int, neighbours: int) -> tuple[int, int]:
+def _allowed_shares(members: int, min_survivors: int, colluders: int, neighbours: int) -> tuple[int, int]:
     """Smallest and largest T: never both, and recovery."""
     checks.at_least("colluders", colluders, 0)
-    return (neighbours + colluders) // 2 + 1, neighbours - (members - survivors)
+    return (neighbours + colluders) // 2 + 1, neighbours - (members - min_survivors)
 
 
 def is_ascending(ids: tuple[ClientId, ...]) -> bool:

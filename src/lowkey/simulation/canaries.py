@@ -114,7 +114,7 @@ class CanaryRounds:
             honest=client(self.of_members),
             colluding=client(_tampered(self.privacy, noise=0.0)),
             num_honest=self.canaries,
-            num_staying=self.privacy.shares.survivors,
+            num_staying=self.privacy.shares.min_survivors,
         )
         return drive(flow, worst).state.weights * np.float32(self.members / self.privacy.clip_norm)
 

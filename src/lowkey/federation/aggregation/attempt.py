@@ -67,9 +67,9 @@ class Attempt:
     def require_survivors(self, answered: int) -> None:
         """Fail, before anything is released, when too few have answered."""
         privacy = self.scheme.privacy
-        if answered < privacy.least_survivors:
+        if answered < privacy.min_survivors:
             raise RoundFailed(
-                f"{answered} of {self.cohort.size} members answered, and at least {privacy.least_survivors} must, so "
+                f"{answered} of {self.cohort.size} members answered, and at least {privacy.min_survivors} must, so "
                 "nothing was released; check the clients and run the round again"
             )
 
