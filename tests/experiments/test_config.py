@@ -140,6 +140,8 @@ def test_nothing_is_lost_on_the_way_through_a_table() -> None:
         (["model.hiden=8"], r"did you mean model\.hidden\?"),
         (["runtime.wrokers=1"], r"did you mean runtime\.workers\?"),
         (["paper.rond=1"], r"did you mean paper\.round\?"),
+        (["privacy.target_epsilon=1"], r"since version 0\.2\.0 it is privacy\.epsilon"),
+        (["data.clients=9"], r"since version 0\.2\.0 it is federation\.clients"),
         (["averaging.strat=2"], r"unknown key averaging\.strat; there is nothing to set here"),
         (["gather.lambda_factor=2"], r"unknown key gather\.lambda_factor"),
         (["codec.kind=[1]"], r"codec\.kind is \[1\]; it must be one of whole"),

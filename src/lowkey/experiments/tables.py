@@ -14,6 +14,18 @@ from lowkey.errors import ConfigError
 
 RecordT = TypeVar("RecordT")
 
+_MOVED = {  # in 0.2.0
+    "data.clients": "federation.clients",
+    "data.partition": "data.division",
+    "evaluation": "schedule.evaluate_every",
+    "federation.attempts": "schedule.attempts",
+    "federation.rounds": "schedule.rounds",
+    "privacy.ledger": "federation.ledger",
+    "privacy.secagg": "privacy.aggregation",
+    "privacy.target_epsilon": "privacy.epsilon",
+    "training.local_steps": "training.steps",
+}
+
 
 def to_record(section: str, kind: type[RecordT], table: Any) -> RecordT:
     """The record that a table describes; errors name the dotted key and, for unknown ones, the nearest valid key."""
@@ -47,6 +59,8 @@ def to_table(record: Any) -> dict[str, Any]:
 
 def unknown_key(path: str, known: Iterable[str]) -> str:
     """What to say of a key that nothing reads."""
+    if path in _MOVED:
+        return f"unknown key {path}; since version 0.2.0 it is {_MOVED[path]}"
     near = difflib.get_close_matches(path, list(known), n=1, cutoff=0.0)
     return (
         f"unknown key {path}; did you mean {near[0]}?" if near else f"unknown key {path}; there is nothing to set here"
