@@ -21,6 +21,7 @@ from lowkey.deployment.preparation import prepare
 from lowkey.deployment.processes import Processes, free_ports, wait_for_port
 from lowkey.errors import RunError
 from lowkey.experiments import Config
+from lowkey.tasks import place_of
 
 _CONNECTION = "local"
 _START_SECONDS = 90.0
@@ -148,6 +149,7 @@ def local_federation(
     """
     clients = config.federation.clients
     home = home.resolve()
+    environment = _with_task(config) | dict(environment)
     prepare(home, config)
     port, *node_ports = free_ports(1 + clients)
     with Processes(home / "logs") as processes:
@@ -165,6 +167,15 @@ def local_federation(
         for client in range(clients):
             federation.start_node(client, **environment)
         yield federation
+
+
+def _with_task(config: Config) -> dict[str, str]:
+    """Lets all processes here import a task that is a module of the user's; real nodes get it with their app."""
+    place = place_of(config.task)
+    if place is None:
+        return {}
+    known = os.environ.get("PYTHONPATH")
+    return {"PYTHONPATH": f"{place}{os.pathsep}{known}" if known else str(place)}
 
 
 def _write_connection(federation: LocalFederation) -> None:
