@@ -6,6 +6,7 @@ PROCESSES = {
     "deployment/test_local.py",
     "deployment/test_processes.py",
     "deployment/test_proxy.py",
+    "e2e/test_own_study.py",
     "flower/test_ray.py",
     "deployment/test_warm.py",
 }

@@ -42,6 +42,15 @@ def look_in(directory: Path) -> None:
         sys.path.append(place)
 
 
+def place_of(name: str) -> Path | None:
+    """The directory from which the module of a task can be imported; None for tasks of Lowkey."""
+    if name in TASKS:
+        return None
+    find_task(name)
+    file = sys.modules[name].__file__
+    return None if file is None else Path(file).resolve().parents[name.count(".") + (Path(file).stem == "__init__")]
+
+
 __all__ = [
     "FASHION_MNIST",
     "MORTALITY",
@@ -60,4 +69,5 @@ __all__ = [
     "find_task",
     "iid_shards",
     "look_in",
+    "place_of",
 ]
