@@ -11,12 +11,13 @@ from torch import nn
 
 import lowkey
 from lowkey.experiments import RunDirectory
-from lowkey.federation import released_model
+from lowkey.federation import Client, Federation, Schedule, initial_state, released_model
 from lowkey.learning import TorchEvaluator, model_vector
 from lowkey.privacy import Ledger
+from lowkey.protocols import LocalUpdate
 from lowkey.rng import ReplaySecrets
 from lowkey.server import AVERAGES, OPTIMISERS
-from lowkey.simulation import run
+from lowkey.simulation import InProcess, run
 from tests.conftest import tiny_config
 from tests.simulation.blobs import blobs
 
@@ -61,6 +62,29 @@ def trained(averaging: lowkey.TailAverage | lowkey.LastIterate | lowkey.Exponent
     scheme = lowkey.scheme("fl-std", clients=20, cohort=10, server=lowkey.Adam(rate=0.05), averaging=averaging)
     result = lowkey.simulate(scheme=scheme, model=model, clients=clients, rounds=rounds, workers=0, evaluate=evaluate)
     return result, model, seen, judge
+
+
+class Steady:
+    """Every client always sends the same update."""
+
+    num_clients, num_coordinates = 4, 3
+    update = np.array([1.0, -2.0, 0.5], np.float32)
+
+    def limit_threads(self, threads: int) -> None: ...
+
+    def train(self, weights: np.ndarray, client: int, rng: np.random.Generator) -> LocalUpdate:
+        return LocalUpdate(self.update, 1)
+
+
+def test_an_optimiser_remembers_earlier_rounds() -> None:
+    """u grows as 1, 1.5, 1.75 times a steady update; the model moves by half of their sum."""
+    scheme = lowkey.scheme("fl-std", clients=4, cohort=4, server=lowkey.Momentum(rate=0.5, momentum=0.5))
+    federation = Federation(
+        scheme=scheme, ask=InProcess(Client(scheme=scheme, trainer=Steady())), evaluate=lambda weights: {}
+    )
+    state, _ = federation.run(initial_state(scheme, np.zeros(3, np.float32)), Schedule(rounds=3))
+    np.testing.assert_allclose(state.weights, 0.5 * (1 + 1.5 + 1.75) * Steady.update, rtol=1e-6)
+    np.testing.assert_allclose(state.optimiser["momentum"], 1.75 * Steady.update, rtol=1e-6)
 
 
 def test_what_is_evaluated_and_loaded_is_the_average() -> None:
