@@ -69,7 +69,7 @@ def test_affordable_rounds() -> None:
 @pytest.mark.parametrize("target", [0.0, -1.0, float("nan")])
 def test_no_rounds_are_counted_for_an_impossible_target(target: float) -> None:
     with pytest.raises(InvalidInput, match="epsilon is"):
-        affordable_rounds(FASHION.event(1.54), target_epsilon=target, delta=DELTA)
+        affordable_rounds(FASHION.event(1.54), epsilon=target, delta=DELTA)
 
 
 @pytest.mark.parametrize(("sampling", "noise", "rounds"), [(FASHION, 1.54, 199), (MEDICAL, 1.49, 99)])
