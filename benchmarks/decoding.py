@@ -14,9 +14,11 @@ import argparse
 import json
 import os
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.fft
@@ -24,7 +26,8 @@ import scipy.fft
 from benchmarks.recording import LAYERS, recorded
 from lowkey import AdjointDecoder, ChunkedDCT, ErrorFeedback, LassoDecoder, LayeredDecoder
 from lowkey.codec import Certificates, Decoded
-from lowkey.protocols import PublicNumbers
+from lowkey.protocols import BlockOperator, PublicNumbers
+from lowkey.types import FloatArray
 
 RATIOS = {0.05: 0.47, 0.1: 0.69, 0.2: 0.98}  # with the paper's clip norms S
 ROUNDS = (2, 10, 20, 30)
@@ -39,10 +42,18 @@ _MANY = (
 )
 
 
-def typical_correlation(operator, measurements):
+def typical_correlation(operator: BlockOperator, measurements: FloatArray) -> float:
     """√r · rms(y), the root mean square of Θᵀy, to which the package's λ is relative."""
     ratio = operator.block_measurements / operator.block_length
     return float(np.sqrt(ratio * np.mean(np.square(measurements, dtype=np.float64))))
+
+
+class Candidate(Protocol):
+    """A decoder of blocks."""
+
+    def decode(
+        self, operator: BlockOperator, measurements: FloatArray, noise: float = 0.0, layers: Sequence[int] = ()
+    ) -> Decoded: ...
 
 
 @dataclass(frozen=True)
@@ -55,7 +66,9 @@ class LassoByRule:
     rule: str
     factor: float
 
-    def decode(self, operator, measurements, noise=0.0, layers=()):
+    def decode(
+        self, operator: BlockOperator, measurements: FloatArray, noise: float = 0.0, layers: Sequence[int] = ()
+    ) -> Decoded:
         if self.rule == "max":
             size = float(np.abs(operator.adjoint(measurements)).max())
         else:
@@ -71,7 +84,9 @@ class Debiased:
     first: LassoDecoder
     iterations: int = 50
 
-    def decode(self, operator, measurements, noise=0.0, layers=()):
+    def decode(
+        self, operator: BlockOperator, measurements: FloatArray, noise: float = 0.0, layers: Sequence[int] = ()
+    ) -> Decoded:
         start = self.first.decode(operator, measurements, noise, layers)
         support = (start.update != 0).astype(np.float32)
         s, residual = start.update.copy(), measurements - operator.forward(start.update)
@@ -97,7 +112,9 @@ class WeightedLasso:
     factor: float
     iterations: int = 100
 
-    def decode(self, operator, measurements, noise=0.0, layers=()):
+    def decode(
+        self, operator: BlockOperator, measurements: FloatArray, noise: float = 0.0, layers: Sequence[int] = ()
+    ) -> Decoded:
         y = measurements.reshape(operator.num_blocks, operator.block_measurements)
         variances, _ = LayeredDecoder.prior(operator, y, noise, layers)
         deviations = np.sqrt(np.maximum(variances, variances[variances > 0].min() * 1e-6))
@@ -105,7 +122,7 @@ class WeightedLasso:
         lam_of = base * np.sqrt(np.average(variances[:-1], weights=layers)) / deviations
         ends = np.cumsum(layers)
 
-        def solved():
+        def solved() -> Iterator[FloatArray]:
             for group in operator.groups:
                 lam = lam_of[np.searchsorted(ends, operator.coordinates(group), side="right")].astype(np.float32)
                 yield _fista(y[group], lam, self.iterations)
@@ -114,7 +131,7 @@ class WeightedLasso:
         return Decoded(update=update, nonzeros=int(np.count_nonzero(update)))
 
 
-def _fista(y, lam, iterations):
+def _fista(y: FloatArray, lam: FloatArray, iterations: int) -> FloatArray:
     """Accelerated proximal gradient with a λ for every coordinate; step size 1."""
     s = np.zeros_like(lam)
     z, t = s.copy(), 1.0
@@ -135,13 +152,15 @@ class HeavyTails:
 
     layered: LayeredDecoder
 
-    def decode(self, operator, measurements, noise=0.0, layers=()):
+    def decode(
+        self, operator: BlockOperator, measurements: FloatArray, noise: float = 0.0, layers: Sequence[int] = ()
+    ) -> Decoded:
         y = measurements.reshape(operator.num_blocks, operator.block_measurements)
         variances, noise_variance = self.layered.prior(operator, y, noise, layers)
         first = np.append(self.layered.decode(operator, measurements, noise, layers).update, 0.0).astype(np.float32)
         ends, certificates = np.cumsum(layers), Certificates()
 
-        def solved():
+        def solved() -> Iterator[FloatArray]:
             for group in operator.groups:
                 coordinates = operator.coordinates(group)
                 prior = variances[np.searchsorted(ends, coordinates, side="right")]
@@ -151,7 +170,7 @@ class HeavyTails:
         return certificates.decoded(operator.assemble(solved()), self.layered.tolerance)
 
 
-DECODERS = {
+DECODERS: dict[str, Candidate] = {
     "adjoint": AdjointDecoder(),
     "lasso 0.5 rms": LassoDecoder(lambda_factor=0.5),
     "lasso 1 rms": LassoDecoder(lambda_factor=1.0),
@@ -167,12 +186,12 @@ IN_THE_LOOP = ("adjoint", "lasso 1 rms", "lasso 2 rms", "weighted lasso 1 rms", 
 IN_A_NOISY_LOOP = ("adjoint", "lasso 2 rms", "layered")
 
 
-def cosine(a, b):
+def cosine(a: FloatArray, b: FloatArray) -> float:
     product = np.sqrt(float(a @ a) * float(b @ b))
     return float(a @ b) / product if product > 0 else 0.0
 
 
-def one_update(updates):
+def one_update(updates: FloatArray) -> Iterator[dict[str, Any]]:
     for ratio, clip in RATIOS.items():
         operator = ChunkedDCT(ratio=ratio).operator(updates.shape[1], PublicNumbers())
         for number in ROUNDS:
@@ -198,7 +217,7 @@ def one_update(updates):
                     yield row
 
 
-def many_updates(updates):
+def many_updates(updates: FloatArray) -> Iterator[dict[str, Any]]:
     """The server of FL-CS with the paper's rate and momentum, on the recorded rounds."""
     for ratio, clip in RATIOS.items():
         operator = ChunkedDCT(ratio=ratio).operator(updates.shape[1], PublicNumbers())
@@ -228,7 +247,7 @@ def many_updates(updates):
                 yield row
 
 
-def draw(rows, loop, path):
+def draw(rows: list[dict[str, Any]], loop: list[dict[str, Any]], path: Path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
@@ -253,7 +272,7 @@ def draw(rows, loop, path):
     figure.savefig(path, dpi=110)
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("results/decoding.json"))
     parser.add_argument("--figure", type=Path, default=Path("docs/images/decoding.png"))

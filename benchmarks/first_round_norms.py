@@ -16,7 +16,7 @@ from lowkey.experiments import build, load_config
 from lowkey.rng import PublicStream, generator
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--batches", default="independent", help="how local SGD draws them: independent or epochs")

@@ -23,9 +23,11 @@ import time
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any, Literal
 
 from lowkey.deployment import follow, free_ports, local_federation
-from lowkey.experiments import build, load_config
+from lowkey.experiments import Config, build, load_config
+from lowkey.protocols import Metrics
 from lowkey.rng import generator
 
 SETTINGS = ["data.source=bundled", "deployment.train_seconds=600", "privacy.max_contributions=1000"]
@@ -40,7 +42,7 @@ class Relay:
         self._server = socket.create_server(("127.0.0.1", self.port))
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def _accept(self):
+    def _accept(self) -> None:
         while True:
             near, _ = self._server.accept()
             try:
@@ -51,7 +53,7 @@ class Relay:
             threading.Thread(target=self._pump, args=(near, far, "up"), daemon=True).start()
             threading.Thread(target=self._pump, args=(far, near, "down"), daemon=True).start()
 
-    def _pump(self, source, sink, way):
+    def _pump(self, source: socket.socket, sink: socket.socket, way: Literal["up", "down"]) -> None:
         try:
             while data := source.recv(1 << 16):
                 setattr(self, way, getattr(self, way) + len(data))
@@ -63,7 +65,7 @@ class Relay:
                 each.close()
 
 
-def training_seconds(config) -> float:
+def training_seconds(config: Config) -> float:
     """Wall time that the clients of one round need for their training, cores used in full."""
     experiment = build(config)
     trainer, weights = experiment.trainer, experiment.initial_weights
@@ -75,10 +77,10 @@ def training_seconds(config) -> float:
     return (time.perf_counter() - began) / (os.cpu_count() or 1)
 
 
-def measure(preset, nodes, rounds):
+def measure(preset: str, nodes: int, rounds: int) -> dict[str, Any]:
     config = load_config(preset, [*SETTINGS, f"schedule.rounds={rounds}"], nodes=nodes)
     trained = training_seconds(config)
-    counted = []
+    counted: list[tuple[Metrics, int, int]] = []
     with tempfile.TemporaryDirectory() as directory, local_federation(config, Path(directory) / "home") as federation:
         relay = Relay(federation.port)
         federation.processes.stop("node-0000")  # it comes back through the relay
@@ -120,7 +122,7 @@ def measure(preset, nodes, rounds):
     }
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)

@@ -39,19 +39,19 @@ CLIENTS = {1.0: 5011, 0.1: 501}
 GIBIBYTE = 2**30
 
 
-def tree(pid):
+def tree(pid: int) -> list[int]:
     """A process and all below it."""
     below = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
     return [pid, *(each for child in below for each in tree(int(child)))]
 
 
-def held(pid, *kinds):
+def held(pid: int, *kinds: str) -> int:
     """Bytes of a process, of these kinds together."""
     rollup = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
     return 1024 * sum(int(rollup.split(f"\n{kind}:")[1].split()[0]) for kind in kinds)
 
 
-def memory(preset):
+def memory(preset: str) -> tuple[int, int]:
     """Peaks, in bytes, of all processes of a run together and of what its workers hold for themselves."""
     together = copies = 0
     with tempfile.TemporaryDirectory() as directory:
@@ -70,12 +70,12 @@ def memory(preset):
     return together, copies
 
 
-def round_ratios(preset, rounds):
+def round_ratios(preset: str, rounds: int) -> dict[str, float]:
     """Median ratios: of rounds at full scale to those at a tenth, without and with evaluation; of evaluation to round.
 
     The first round of each is not counted.
     """
-    taken = {scale: [] for scale in CLIENTS}
+    taken: dict[float, list[tuple[float, float]]] = {scale: [] for scale in CLIENTS}
     players = {}
     with ExitStack() as stack:
         for scale, clients in CLIENTS.items():
@@ -104,7 +104,7 @@ def round_ratios(preset, rounds):
     }
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7, help="timed rounds of each scale")
     parser.add_argument("--out", type=Path, default=Path("results/hospital/scale.json"))

@@ -14,21 +14,23 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.fft
+from numpy.typing import NDArray
 
 from lowkey.codec.solvers import Problem, Solution, certify
+from lowkey.codec.solvers.problem import Floats
 
 
 @dataclass(frozen=True)
 class Solved:
     """One block, what it took, and the relative gap at the last look; looking at the gap is not counted."""
 
-    s: np.ndarray
+    s: NDArray[np.float64]
     iterations: int
     seconds: float
     gap: float
 
 
-def by_owlqn(problem, *, tolerance, max_iterations):
+def by_owlqn(problem: Problem, *, tolerance: float, max_iterations: int) -> Solution:
     """Each block until its own gap is within ``tolerance``; iterations are the largest number over blocks."""
     s, most = np.zeros((len(problem.y), problem.length), problem.y.dtype), 0
     for row, y in enumerate(problem.y):
@@ -40,7 +42,9 @@ def by_owlqn(problem, *, tolerance, max_iterations):
     return Solution(s, most)
 
 
-def solve_block(y, lam, length, *, tolerance, max_iterations=0, look_every=1):
+def solve_block(
+    y: Floats, lam: float, length: int, *, tolerance: float, max_iterations: int = 0, look_every: int = 1
+) -> Solved:
     """One block; 0 iterations are as many as it takes."""
     try:
         import lbfgs
@@ -51,12 +55,12 @@ def solve_block(y, lam, length, *, tolerance, max_iterations=0, look_every=1):
     block = Problem(y=y[None].astype(np.float64) / scale, lam=lam / scale, length=length)
     target, last, iterations, looking, gap = block.y[0], np.zeros(length), 0, 0.0, np.inf
 
-    def value_and_gradient(s, gradient):
+    def value_and_gradient(s: NDArray[np.float64], gradient: NDArray[np.float64]) -> float:
         residual = scipy.fft.dct(s, norm="ortho")[: target.size] - target
         gradient[:] = scipy.fft.idct(residual, n=length, norm="ortho")
         return 0.5 * float(residual @ residual)
 
-    def progress(s, *_):
+    def progress(s: NDArray[np.float64], *_: object) -> int:
         nonlocal iterations, looking, gap
         began = time.perf_counter()
         iterations += 1

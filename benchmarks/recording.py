@@ -20,14 +20,16 @@ from lowkey.privacy import Ledger
 from lowkey.rng import OSSecrets
 from lowkey.simulation import open_runtime
 from lowkey.timing import StageClock
+from lowkey.types import FloatArray
 
 PATH = Path(__file__).parents[1] / "build" / "recording.npy"
 ROUNDS = 30
 LAYERS = (800, 32, 51_200, 64, 1_605_632, 512, 5_120, 10)  # parameters of each tensor of the paper's network
 
 
-def recorded(rounds=ROUNDS, data="auto"):
+def recorded(rounds: int = ROUNDS, data: str = "auto") -> FloatArray:
     """Mean updates, shape (rounds, n); played first when there is no recording that is long enough."""
+    updates: FloatArray
     if PATH.exists() and len(updates := np.load(PATH, mmap_mode="r")) >= rounds:
         return updates[:rounds]
     experiment = build(load_config("fashion-mnist/fl-std", [f"data.source={data}"]))
@@ -54,7 +56,7 @@ def recorded(rounds=ROUNDS, data="auto"):
     return updates
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--data", default="auto")

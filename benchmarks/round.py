@@ -14,10 +14,13 @@ import copy
 import multiprocessing as mp
 import statistics
 import time
+from multiprocessing.synchronize import Barrier
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
 import lowkey
 from lowkey.experiments import load_config
@@ -32,7 +35,18 @@ CLIENTS, COHORT, STEPS, RATE, WORKERS = 6000, 100, 5, 0.215, 2
 STAGES = ("train", "compress", "protect", "sum", "decode")
 
 
-def by_hand(rank, model, rounds, weights, total, images, labels, cohorts, start, done):
+def by_hand(
+    rank: int,
+    model: nn.Module,
+    rounds: int,
+    weights: list[Tensor],
+    total: list[Tensor],
+    images: Tensor,
+    labels: Tensor,
+    cohorts: NDArray[np.int64],
+    start: Barrier,
+    done: Barrier,
+) -> None:
     """One worker of the hand-written round: plain modules, plain optimiser."""
     torch.set_num_threads(1)
     parameters = list(model.parameters())
@@ -55,7 +69,7 @@ def by_hand(rank, model, rounds, weights, total, images, labels, cohorts, start,
         done.wait()
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3, help="timed rounds of each, after one that is not")
     parser.add_argument("--data", default="auto")
@@ -78,7 +92,7 @@ def main():
         rest = (totals[rank], images, labels, order, start, done)
         context.Process(target=by_hand, args=(rank, *arguments, *rest), daemon=True).start()
 
-    def hand_round():
+    def hand_round() -> None:
         start.wait()
         done.wait()
         for w, *parts in zip(weights, *totals, strict=True):
@@ -92,8 +106,8 @@ def main():
             "fl-cs", clients=CLIENTS, cohort=COHORT, codec=lowkey.ChunkedDCT(ratio=0.05)
         ).for_layers(sizes),
     }
-    seconds = {"by hand": [], **{name: [] for name in schemes}}
-    stages = {name: [] for name in schemes}
+    seconds: dict[str, list[float]] = {"by hand": [], **{name: [] for name in schemes}}
+    stages: dict[str, list[dict[str, float]]] = {name: [] for name in schemes}
     states = {name: initial_state(scheme, first.copy()) for name, scheme in schemes.items()}
     clocks = {name: StageClock() for name in schemes}
     opened = {

@@ -17,35 +17,36 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.fft
 
 from lowkey import ChunkedDCT, LassoDecoder, LayeredDecoder
-from lowkey.protocols import PublicNumbers
+from lowkey.protocols import Decoder, PublicNumbers
 
 SIZES = (1_000_000, 3_000_000, 10_000_000, 30_000_000, 100_000_000)
 RATIO, LENGTH = 0.01, 8320
 DECODERS = ("lasso", "layered")
 
 
-def layers_of(size):
+def layers_of(size: int) -> tuple[int, ...]:
     """A few small layers and a large one."""
     small = [size // 2000, size // 500, size // 30]
     return (*small, size - sum(small))
 
 
-def peak_memory():
+def peak_memory() -> int:
     status = Path("/proc/self/status").read_text(encoding="ascii")
     return 1024 * int(status.split("VmHWM:")[1].split()[0])
 
 
-def resident_memory():
+def resident_memory() -> int:
     status = Path("/proc/self/status").read_text(encoding="ascii")
     return 1024 * int(status.split("VmRSS:")[1].split()[0])
 
 
-def measure(size):
+def measure(size: int) -> None:
     layers = layers_of(size)
     operator = ChunkedDCT(ratio=RATIO, chunks=-(-size // LENGTH)).operator(size, PublicNumbers())
     rng, update = np.random.default_rng(0), np.empty(size, np.float32)
@@ -55,7 +56,7 @@ def measure(size):
         start += length
     y = operator.forward(update)
     del update
-    decoders = {"lasso": LassoDecoder(), "layered": LayeredDecoder()}
+    decoders: dict[str, Decoder] = {"lasso": LassoDecoder(), "layered": LayeredDecoder()}
     with scipy.fft.set_workers(os.cpu_count() or 1):
         small = ChunkedDCT(ratio=RATIO, chunks=12).operator(100_000, PublicNumbers())  # compiles what must be compiled
         LassoDecoder().decode(small, np.ones(small.num_measurements, np.float32))
@@ -73,7 +74,7 @@ def measure(size):
             print(json.dumps(row), flush=True)
 
 
-def draw(rows, path):
+def draw(rows: list[dict[str, Any]], path: Path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
@@ -94,7 +95,7 @@ def draw(rows, path):
     figure.savefig(path, dpi=110)
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("results/scale.json"))
     parser.add_argument("--figure", type=Path, default=Path("docs/images/scale.png"))

@@ -14,8 +14,10 @@ import argparse
 import json
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -34,32 +36,34 @@ SECRETS = OSSecrets()
 class Stopwatch:
     """Seconds by name; bytes that one member sends."""
 
-    def __init__(self):
-        self.seconds, self.sent = defaultdict(float), 0
+    def __init__(self) -> None:
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+        self.sent = 0
 
     @contextmanager
-    def __call__(self, name):
+    def __call__(self, name: str) -> Iterator[None]:
         began = time.perf_counter()
         yield
         self.seconds[name] += time.perf_counter() - began
 
 
-def play(session, identities, watch):
+def play(session: Session, identities: dict[int, Identity], watch: Stopwatch) -> None:
     """One attempt; every member has the same vector, so that the sum is easily checked."""
     verify_keys = {u: identity.verify_key for u, identity in identities.items()}
     vector = np.random.default_rng(0).integers(0, 2**BITS, session.length, dtype=np.uint32)
     dropped = set(session.roster[::10][: MEMBERS - MIN_SURVIVORS])
-    source, states, replies = SECRETS.source(), {}, {}
+    source, states = SECRETS.source(), dict[int, Any]()
+    keys, shares, agreed = dict[int, Advert](), dict[int, SealedShares](), dict[int, Confirmation]()
     with watch("advertise"):
         for u in session.roster:
-            states[u], replies[u] = secagg.advertise(session, identities[u], source)
-        adverts = secagg.accept_adverts(session, replies, verify_keys)
-    watch.sent += len(secagg.encode(Advert, replies[1]))
+            states[u], keys[u] = secagg.advertise(session, identities[u], source)
+        adverts = secagg.accept_adverts(session, keys, verify_keys)
+    watch.sent += len(secagg.encode(Advert, keys[1]))
     with watch("share"):
         for u in session.roster:
-            states[u], replies[u] = secagg.share(states[u], adverts, verify_keys, source)
-        deliveries = secagg.deliver(session, adverts, replies)
-    watch.sent += len(secagg.encode(SealedShares, replies[1]))
+            states[u], shares[u] = secagg.share(states[u], adverts, verify_keys, source)
+        deliveries = secagg.deliver(session, adverts, shares)
+    watch.sent += len(secagg.encode(SealedShares, shares[1]))
     tally = secagg.Tally(session, adverts, deliveries)
     for u in session.roster:
         if u not in dropped:
@@ -72,11 +76,10 @@ def play(session, identities, watch):
     watch.sent += len(packed)
     survivors = tally.close()
     with watch("confirm"):
-        replies = {}
         for u in survivors:
-            states[u], replies[u] = secagg.confirm(states[u], survivors, identities[u])
-        confirmations = secagg.accept_confirmations(tally, replies, verify_keys)
-    watch.sent += len(secagg.encode(Confirmation, replies[1]))
+            states[u], agreed[u] = secagg.confirm(states[u], survivors, identities[u])
+        confirmations = secagg.accept_confirmations(tally, agreed, verify_keys)
+    watch.sent += len(secagg.encode(Confirmation, agreed[1]))
     with watch("reveal"):
         revealed = {u: secagg.reveal(states[u], confirmations, verify_keys)[1] for u in survivors}
     watch.sent += len(secagg.encode(Revealed, revealed[1]))
@@ -86,7 +89,7 @@ def play(session, identities, watch):
         raise SystemExit("the unmasked sum is wrong")
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     parser.add_argument("--data", default="auto")
@@ -97,20 +100,20 @@ def main():
     trainer.limit_threads(1)
     identities = {u: Identity.fresh(u, SECRETS.source()) for u in range(MEMBERS)}
 
-    def train():
+    def train() -> float:
         began = time.perf_counter()
         for client in range(TRAINED):
             trainer.train(weights, client, generator(0, "benchmark", client))
         return (time.perf_counter() - began) * MEMBERS / TRAINED
 
     train()  # the first steps allocate
-    rows = []
+    rows: list[dict[str, Any]] = []
     for length in options.length:
         for graph, (neighbours, shares_needed) in GRAPHS.items():
             session = Session(
                 run="benchmark", round=len(rows), attempt=0, roster=tuple(identities), members=MEMBERS,
-                min_survivors=MIN_SURVIVORS, colluders=COLLUDERS, neighbours=neighbours, shares_needed=shares_needed, bits=BITS,
-                length=length, terms=bytes(32),
+                min_survivors=MIN_SURVIVORS, colluders=COLLUDERS, neighbours=neighbours, shares_needed=shares_needed,
+                bits=BITS, length=length, terms=bytes(32),
             )  # fmt: skip
             watch, before = Stopwatch(), train()
             play(session, identities, watch)

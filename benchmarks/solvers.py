@@ -16,15 +16,20 @@ import json
 import os
 import statistics
 import time
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import scipy.fft
+from numpy.typing import NDArray
 
 from benchmarks.owlqn import solve_block
 from benchmarks.recording import LAYERS, recorded
 from lowkey import ChunkedDCT, ErrorFeedback, LassoDecoder, LayeredDecoder
+from lowkey.codec import Decoded
 from lowkey.codec.solvers import Problem, by_active_set, certify
-from lowkey.protocols import PublicNumbers
+from lowkey.protocols import Decoder, Operator, PublicNumbers
+from lowkey.types import FloatArray
 
 TOLERANCE = 1e-3
 BLOCKS, LENGTH = 200, 8320
@@ -37,7 +42,7 @@ _LINE = (
 )
 
 
-def heavy_tailed():
+def heavy_tailed() -> NDArray[np.float64]:
     """A synthetic update of a convolutional network: three kinds of layers, shuffled, padded, cut into blocks."""
     rng = np.random.default_rng(0)
     dense, conv, rest = 1_605_632, 51_200, 6_538
@@ -46,7 +51,7 @@ def heavy_tailed():
     return rng.permutation(np.concatenate(kinds)).reshape(BLOCKS, LENGTH)
 
 
-def problems(ratio):
+def problems(ratio: float) -> Iterator[tuple[str, FloatArray]]:
     """Name and measurements (200, k) of each problem."""
     yield "synthetic", scipy.fft.dct(heavy_tailed(), norm="ortho")[:, : round(ratio * LENGTH)].astype(np.float32)
     updates = recorded(max(ROUNDS))
@@ -58,11 +63,11 @@ def problems(ratio):
                 yield f"{label}, round {number}", e
 
 
-def errors(operator, means, decoder):
+def errors(operator: Operator, means: list[FloatArray], decoder: Decoder) -> list[FloatArray]:
     """What the server of FL-CS gives to the decoder in each round, (200, k)."""
-    rule, given = ErrorFeedback(rate=0.35, momentum=0.9), []
+    rule, given = ErrorFeedback(rate=0.35, momentum=0.9), list[FloatArray]()
 
-    def decode(measurements, noise):
+    def decode(measurements: FloatArray, noise: float) -> Decoded:
         given.append(measurements.reshape(BLOCKS, -1).copy())
         return decoder.decode(operator, measurements, noise, LAYERS)
 
@@ -72,7 +77,7 @@ def errors(operator, means, decoder):
     return given
 
 
-def compare(ratio, name, y, factor, sample):
+def compare(ratio: float, name: str, y: FloatArray, factor: float, sample: int) -> dict[str, Any]:
     lam = factor * float(np.sqrt(np.mean(np.square(y, dtype=np.float64)) * ratio))
     problem = Problem(y=y, lam=lam, length=LENGTH)
     by_active_set(problem, tolerance=TOLERANCE, max_iterations=1000)
@@ -94,7 +99,7 @@ def compare(ratio, name, y, factor, sample):
     }  # fmt: skip
 
 
-def compression():
+def compression() -> float:
     """Compressing an update over one bare DCT of the same blocks, both with one thread."""
     operator = ChunkedDCT(ratio=0.05).operator(1_663_370, PublicNumbers())
     update = np.random.default_rng(0).normal(size=1_663_370).astype(np.float32)
@@ -110,7 +115,7 @@ def compression():
     return statistics.median(ratios)
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--owlqn-blocks", type=int, default=3, help="blocks that OWL-QN solves of each problem")
     parser.add_argument("--json", help="also write the rows to this file")

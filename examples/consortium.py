@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -30,7 +32,7 @@ EPSILONS = (1, 3, 8)
 COLOURS = ("#e69f00", "#009e73", "#0072b2")
 
 
-def played(preset, directory, *changes):
+def played(preset: str, directory: Path, *changes: str) -> dict[str, Any]:
     """The summary of a run, which is played first, or to its end, if need be."""
     if (directory / "result.json").exists():
         return lowkey.RunDirectory.open(directory).summary()
@@ -39,13 +41,13 @@ def played(preset, directory, *changes):
     return lowkey.run(lowkey.load_config(preset, changes), directory, resume=begun, observers=[show])
 
 
-def show(metrics):
+def show(metrics: Mapping[str, Any]) -> None:
     """Now and then a line about the round that has just ended."""
     if metrics["round"] % 10 == 0 and "auroc" in metrics:
         print(f"  round {metrics['round']}: AUROC {metrics['auroc']:.3f}", flush=True)
 
 
-def compare(source, out, changes):
+def compare(source: str, out: Path, changes: Sequence[str]) -> None:
     """All ways to train on one source."""
     directories = [out / row for row in ROWS]
     for row, directory in zip(ROWS, directories, strict=True):
@@ -59,14 +61,14 @@ def compare(source, out, changes):
     print(f"\nreport: {out / 'report.html'}")
 
 
-def curve(source, out, changes):
+def curve(source: str, out: Path, changes: Sequence[str]) -> list[dict[str, Any]]:
     """AUROC of private schemes against ε and the number of virtual hospitals that the same patients are dealt to."""
     points = []
     for clients in HOSPITALS[source]:
         cohort = min(100, clients)
-        dealt = ("data.division=iid", f"federation.clients={clients}", f"federation.cohort={cohort}")
-        dealt += ("schedule.evaluate_every=10", *changes)
-        runs = [("fl-std", None, ())]
+        dealt = ["data.division=iid", f"federation.clients={clients}", f"federation.cohort={cohort}"]
+        dealt += ["schedule.evaluate_every=10", *changes]
+        runs: list[tuple[str, int | None, Sequence[str]]] = [("fl-std", None, ())]
         runs += [
             (row, epsilon, at(f"hospital/{source}/{row}", epsilon, dealt)) for row in PRIVATE for epsilon in EPSILONS
         ]
@@ -78,15 +80,17 @@ def curve(source, out, changes):
     return points
 
 
-def at(preset, epsilon, changes):
+def at(preset: str, epsilon: float, changes: Sequence[str]) -> tuple[str, str]:
     """Settings for an ε: more noise, smaller steps, so that the noise that adds up in the model stays the same."""
     target = f"privacy.epsilon={epsilon}"
-    noise = lowkey.load_config(preset, (*changes, target)).privacy.noise_multiplier
+    privacy = lowkey.load_config(preset, (*changes, target)).privacy
+    assert privacy is not None
+    noise = float(privacy.noise_multiplier)
     rate, calm, largest = STEPS[preset.rsplit("/", 1)[-1]]
     return target, f"{rate}={min(largest, calm / noise):.3g}"
 
 
-def draw(source, points, file):
+def draw(source: str, points: Sequence[Mapping[str, Any]], file: Path) -> None:
     """One colour per number of hospitals; compressed solid, whole updates dashed, without privacy at the right."""
     figure = Figure(figsize=(7.6, 4.6), layout="constrained")
     axes = figure.add_subplot()
@@ -109,7 +113,7 @@ def draw(source, points, file):
     figure.savefig(file, dpi=130)
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--source", choices=("sih-sus", "diabetes130"), default="sih-sus")
     parser.add_argument("--data", help="file or directory of the source; unset: as LOWKEY_HOSPITAL_DATA says")

@@ -13,6 +13,9 @@ import torch
 from hypothesis import settings
 
 from lowkey.experiments import Config, find, override, parse
+from lowkey.federation import Reply, Scheme
+from lowkey.privacy import ClientMechanism
+from lowkey.types import FloatArray, Words
 from tests.marks import PROCESSES, SLOW
 
 settings.register_profile("lowkey", deadline=None)  # a busy machine is no defect
@@ -74,6 +77,18 @@ def tiny_hospital(preset: str = "hospital/synthetic/fl-std", *changes: str) -> C
 
 def _shrunk(preset: str, *changes: str) -> Config:
     return parse(override(find(preset), ["federation.cohort=5", "runtime.workers=0", *changes])).resolve()
+
+
+def mechanism_of(scheme: Scheme) -> ClientMechanism:
+    """What protects the clients of a private scheme."""
+    assert isinstance(scheme.privacy, ClientMechanism)
+    return scheme.privacy
+
+
+def sent_vector(reply: Reply) -> FloatArray | Words:
+    """The vector of a client that has sent one."""
+    assert reply.vector is not None
+    return reply.vector
 
 
 @pytest.fixture

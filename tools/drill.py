@@ -17,12 +17,14 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from lowkey.deployment import LocalFederation, Processes, local_federation, prepare
 from lowkey.experiments import RunDirectory, load_config
-from lowkey.privacy import ClientLedger, Ledger
+from lowkey.privacy import ClientLedger, Entry, Ledger
 
 NODES = 4
 SETTINGS = [
@@ -92,7 +94,7 @@ class Scenario:
     node: int = 0
 
 
-def scenarios():
+def scenarios() -> Iterator[Scenario]:
     turn = 0
     for what, words in (
         ("stop on arrival", "killed when the message to {} arrives"),
@@ -125,10 +127,10 @@ class Drill:
         self.federation, self.out = federation, out
         self.run = federation.submit(out)
 
-    def rounds(self):
+    def rounds(self) -> list[dict[str, Any]]:
         return RunDirectory.open(self.out).metrics() if (self.out / "config.toml").exists() else []
 
-    def wait(self, condition, seconds=400):
+    def wait(self, condition: Callable[[], bool], seconds: float = 400) -> bool:
         """Look until something is the case; nodes that have ended are started again, as a supervisor would."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -138,17 +140,17 @@ class Drill:
             time.sleep(0.2)
         return False
 
-    def everybody_is_back(self):
+    def everybody_is_back(self) -> bool:
         """Whether a later round has all clients; returns when one has just ended."""
         seen = len(self.rounds())
         return self.wait(lambda: len(lines := self.rounds()) > seen and lines[-1]["survivors"] == NODES)
 
-    def home(self, node):
+    def home(self, node: int) -> Path:
         return self.federation.home / "nodes" / f"{node:04d}"
 
-    def strike(self, scenario: Scenario):
+    def strike(self, scenario: Scenario) -> int:
         """Let one fault happen in the round that begins now; returns that round."""
-        number = self.rounds()[-1]["round"] + 1
+        number = int(self.rounds()[-1]["round"]) + 1
         home = self.home(scenario.node)
         if scenario.what == "kill server" and "mid-round" not in scenario.name:
             self.kill_server()
@@ -169,12 +171,12 @@ class Drill:
                 self.kill(f"node-{scenario.node:04d}")
         return number
 
-    def kill(self, name):
+    def kill(self, name: str) -> None:
         self.federation.processes.kill(name)
         if name.startswith("node-"):
             self.federation.start_node(int(name.removeprefix("node-")))
 
-    def kill_server(self):
+    def kill_server(self) -> None:
         for process in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 ours = str(self.federation.home).encode() in (process / "environ").read_bytes()
@@ -183,13 +185,13 @@ class Drill:
         time.sleep(1)
         self.run = self.federation.submit(self.out)
 
-    def play(self, scenario: Scenario):
+    def play(self, scenario: Scenario) -> dict[str, Any]:
         before = self.attempts()
         number = self.strike(scenario)
         began = time.monotonic()
         completed = self.wait(lambda: any(line["round"] == number for line in self.rounds()))
         waited = time.monotonic() - began
-        line = next((line for line in self.rounds() if line["round"] == number), {})
+        line: dict[str, Any] = next((line for line in self.rounds() if line["round"] == number), {})
         here = [e for e in self.attempts()[len(before) :] if e.round == number]
         killed = "killed" in scenario.name or scenario.what == "die"
         back = completed and (not killed or self.everybody_is_back())
@@ -203,14 +205,14 @@ class Drill:
             "back": back,
         }
 
-    def attempts(self):
+    def attempts(self) -> list[Entry]:
         file = self.out / "ledger.jsonl"
         return list(Ledger.read(file).entries) if file.exists() else []
 
 
 def check_ledgers(drill: Drill) -> list[str]:
     """Nothing is under-counted: the server pays for each round at least once, clients for each they were part of."""
-    spent = {}
+    spent: dict[int, int] = {}
     for entry in drill.attempts():
         spent[entry.round] = spent.get(entry.round, 0) + entry.spent
     rounds = [line["round"] for line in drill.rounds()]
@@ -235,7 +237,7 @@ def leaked(drill: Drill) -> list[str]:
     return [place.name for place in places if any(secret in place.read_bytes() for secret in secrets)]
 
 
-def table(rows, notes) -> str:
+def table(rows: Iterable[dict[str, Any]], notes: Iterable[str]) -> str:
     names = ("fault", "round", "clients in the sum", "attempts", "events paid", "seconds", "all are back")
     head = f"| {' | '.join(names)} |\n{'|---' * len(names)}|\n"
     body = "".join(
@@ -269,7 +271,7 @@ def run_lane(chosen: list[Scenario], rows: Path) -> None:
         file.write(json.dumps(notes) + "\n")
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="scenarios whose name contains this")
     parser.add_argument("--lanes", type=int, default=3, help="federations side by side")

@@ -18,7 +18,7 @@ COUNTS = ("true_positives", "false_negatives", "false_positives", "true_negative
 RESULTS = Path(__file__).parents[1] / "results"
 
 
-def keep(run, name, command):
+def keep(run: Path, name: str, command: str) -> None:
     directory = RunDirectory.open(run)
     result = json.loads((run / "result.json").read_text(encoding="utf-8"))
     scores = [score.name for score in directory.config.find_task().scores]
@@ -35,7 +35,7 @@ def keep(run, name, command):
     (RESULTS / f"{name}.json").write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
 
 
-def draw():
+def draw() -> None:
     import matplotlib
 
     matplotlib.use("Agg")
@@ -59,7 +59,7 @@ def draw():
     figure.savefig(RESULTS / "fashion-mnist.png", dpi=110)
 
 
-def main():
+def main() -> None:
     if len(sys.argv) != 4:
         raise SystemExit(__doc__)
     keep(Path(sys.argv[1]), sys.argv[2], sys.argv[3])

@@ -7,13 +7,16 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lowkey.tasks.fashion_mnist import load_fashion_mnist
 
 TARGET = Path(__file__).parents[1] / "src" / "lowkey" / "tasks" / "fashion_mnist" / "sample" / "fashion_mnist.npz"
 
 
-def balanced(images, labels, per_class, rng):
+def balanced(
+    images: NDArray[np.uint8], labels: NDArray[np.uint8], per_class: int, rng: np.random.Generator
+) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     rows = np.concatenate([rng.permutation(np.flatnonzero(labels == c))[:per_class] for c in range(10)])
     rows = rng.permutation(rows)
     return images[rows], labels[rows]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.cli.test_cli import error_of, lowkey
+from tests.cli.command import lowkey
+from tests.cli.test_cli import error_of
 
 FEW = ["--trials", 1600, "--canaries", 800, "--masked-rounds", 0]
 

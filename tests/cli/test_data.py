@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_cli import error_of, json_of, lowkey
+from tests.cli.command import lowkey
+from tests.cli.test_cli import error_of, json_of
 from tests.tasks.mortality.tables import real, sih, write
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,14 +39,14 @@ def correlations(operator: ChunkedOperator, y: np.ndarray) -> np.ndarray:
     return scipy.fft.idct(blocks, n=operator.block_length, norm="ortho")
 
 
-def lasso(operator: ChunkedOperator, y: np.ndarray, lam: float, **settings: float) -> LassoDecoder:
+def lasso(operator: ChunkedOperator, y: np.ndarray, lam: float, **settings: Any) -> LassoDecoder:
     """The decoder whose λ for these measurements is ``lam``."""
     ratio = operator.block_measurements / operator.block_length
     typical = np.sqrt(ratio) * np.sqrt(np.mean(np.square(y, dtype=np.float64)))
-    return LassoDecoder(lambda_factor=float(lam / typical), **settings)  # type: ignore[arg-type]
+    return LassoDecoder(lambda_factor=float(lam / typical), **settings)
 
 
-def lasso_below_largest(operator: ChunkedOperator, y: np.ndarray, share: float, **settings: float) -> LassoDecoder:
+def lasso_below_largest(operator: ChunkedOperator, y: np.ndarray, share: float, **settings: Any) -> LassoDecoder:
     """λ relative to the smallest at which nothing is recovered."""
     return lasso(operator, y, share * np.abs(correlations(operator, y)).max(), **settings)
 
@@ -176,9 +177,9 @@ def test_lambda_at_factor_one_is_the_typical_correlation() -> None:
 
 
 @pytest.mark.parametrize("factor", [-1.0, float("nan"), float("inf"), "1", True])
-def test_factors_out_of_range_are_refused(factor: object) -> None:
+def test_factors_out_of_range_are_refused(factor: Any) -> None:
     with pytest.raises(InvalidInput, match=r"decoder\.lambda_factor"):
-        LassoDecoder(lambda_factor=factor)  # type: ignore[arg-type]
+        LassoDecoder(lambda_factor=factor)
 
 
 @pytest.mark.parametrize("signs", [False, True])
@@ -334,6 +335,6 @@ def test_one_measurement_per_block_is_explained() -> None:
     ],
 )
 @pytest.mark.parametrize("decoder", [LassoDecoder, LayeredDecoder])
-def test_settings_out_of_range_are_refused(decoder: type, settings_: dict, message: str) -> None:
+def test_settings_out_of_range_are_refused(decoder: type, settings_: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         decoder(**settings_)

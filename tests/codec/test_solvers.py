@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 import pytest
@@ -114,14 +115,25 @@ def test_neighbours_that_share_a_spike_are_solved_quickly() -> None:
     assert solution.iterations <= 20
 
 
+def calls_of_admm(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many blocks the active set leaves to ADMM, call by call."""
+    called: list[int] = []
+
+    def counted(rest: Problem, **options: Any) -> Solution:
+        called.append(len(rest.y))
+        return by_admm(rest, **options)
+
+    monkeypatch.setattr(module, "by_admm", counted)
+    return called
+
+
 def test_large_supports_are_left_to_admm(monkeypatch: pytest.MonkeyPatch) -> None:
     """Dense signals at a small λ: more coordinates than a working set may hold."""
     rng = np.random.default_rng(0)
     y = scipy.fft.dct(rng.normal(size=(2, 4000)), norm="ortho")[:, :3600]
     y[1] *= 1e-3  # below λ: solved at once by zero
     task = Problem(y=y, lam=0.05, length=4000)
-    called = []
-    monkeypatch.setattr(module, "by_admm", lambda rest, **k: called.append(len(rest.y)) or by_admm(rest, **k))
+    called = calls_of_admm(monkeypatch)
     solution = by_active_set(task, tolerance=1e-3, max_iterations=1000)
     assert called == [1]
     assert not solution.s[1].any()
@@ -131,8 +143,7 @@ def test_large_supports_are_left_to_admm(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_working_sets_that_grow_large_are_left_to_admm(monkeypatch: pytest.MonkeyPatch) -> None:
     task = problem(blocks=3, length=520, kept=104, factor=0.05)
     monkeypatch.setattr(module, "_LARGE", 10)
-    called = []
-    monkeypatch.setattr(module, "by_admm", lambda rest, **k: called.append(len(rest.y)) or by_admm(rest, **k))
+    called = calls_of_admm(monkeypatch)
     solution = by_active_set(task, tolerance=1e-4, max_iterations=1000)
     assert called == [3]
     assert relative_gap(task, solution.s) <= 1e-4

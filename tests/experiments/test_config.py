@@ -25,6 +25,17 @@ OPEN: dict[str, Any] = {"federation": {"scheme": "fl-std", "clients": 50, "cohor
 IMAGES = [name for name in presets() if name.startswith("fashion-mnist/") and "/paper/" not in name]
 THE_PAPERS = "fashion-mnist/paper/fl-cs-r0.05"
 
+
+def privacy_of(config: Config) -> lowkey.ClientPrivacy:
+    assert config.privacy is not None
+    return config.privacy
+
+
+def published(config: Config) -> dict[str, float]:
+    assert config.paper is not None
+    return config.paper.scores
+
+
 shares = st.floats(0.0, 0.999)
 gathers = st.one_of(
     st.just({"kind": "decode"}),
@@ -255,11 +266,11 @@ def test_parts_are_chosen_in_toml(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", SCHEMES)
 def test_a_configuration_and_the_library_make_the_same_scheme(name: str) -> None:
     ratio = {} if name.startswith("fl-std") else {"ratio": 0.5}
-    privacy = {"clip_norm": 0.5, "noise_multiplier": 1.5} if name.endswith("-dp") else None
+    privacy: dict[str, Any] | None = {"clip_norm": 0.5, "noise_multiplier": 1.5} if name.endswith("-dp") else None
     table = {"seed": 3, "federation": {"scheme": name, "clients": 60, "cohort": 6}, "codec": ratio}
     config = parse(table | ({"privacy": privacy} if privacy else {}))
     codec = type(config.codec)(**ratio)
-    settings = lowkey.ClientPrivacy(**privacy) if privacy else None  # type: ignore[arg-type]
+    settings = lowkey.ClientPrivacy(**privacy) if privacy else None
     assert config.scheme() == lowkey.scheme(name, clients=60, cohort=6, codec=codec, privacy=settings, seed=3)
 
 
@@ -309,8 +320,8 @@ def test_the_papers_twenty_rows() -> None:
             assert scheme.gather == lowkey.ErrorFeedback(rate=0.35, momentum=0.9)
         else:
             assert scheme.gather == lowkey.DecodeMean()
-    assert rows["fashion-mnist/fl-cs-dp-r0.05"].paper.scores == {"accuracy": 0.78}
-    assert rows["fashion-mnist/fl-std"].paper.scores == {"accuracy": 0.87}
+    assert published(rows["fashion-mnist/fl-cs-dp-r0.05"]) == {"accuracy": 0.78}
+    assert published(rows["fashion-mnist/fl-std"]) == {"accuracy": 0.87}
 
 
 def test_the_papers_own_decoder_is_a_preset() -> None:
@@ -353,8 +364,8 @@ def test_the_papers_medical_setting() -> None:
             assert getattr(config.gather, "rate", 1.0) == 1.0
             if config.privacy is not None:
                 assert (config.privacy.clip_norm, config.privacy.noise_multiplier) == (clip[config.codec.ratio], 1.49)
-    assert parse(find("hospital/synthetic/fl-cs-dp-r0.05")).paper.scores["auroc"] == 0.76
-    assert parse(find("hospital/synthetic/fl-std")).paper.scores["balanced_accuracy"] == 0.74
+    assert published(parse(find("hospital/synthetic/fl-cs-dp-r0.05")))["auroc"] == 0.76
+    assert published(parse(find("hospital/synthetic/fl-std")))["balanced_accuracy"] == 0.74
 
 
 @pytest.mark.parametrize("source", ["diabetes130", "sih-sus"])
@@ -372,7 +383,7 @@ def test_unknown_preset_names_the_nearest() -> None:
 def test_file_as_preset(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text(parse(PRIVATE).to_toml())
-    assert parse(find(str(file))).privacy.clip_norm == 0.5
+    assert privacy_of(parse(find(str(file)))).clip_norm == 0.5
     file.write_text("not [ toml")
     with pytest.raises(ConfigError, match="not valid TOML"):
         find(str(file))
@@ -382,7 +393,7 @@ def test_file_as_preset(tmp_path: Path) -> None:
 
 def test_auto_noise_and_auto_rounds() -> None:
     noise = load_config("fashion-mnist/fl-std-dp", ["privacy.noise_multiplier=auto", "privacy.epsilon=1"])
-    assert noise.privacy.noise_multiplier == pytest.approx(1.2245, abs=1.01e-4)
+    assert privacy_of(noise).noise_multiplier == pytest.approx(1.2245, abs=1.01e-4)
     rounds = load_config("fashion-mnist/fl-std-dp", ["schedule.rounds=auto", "privacy.epsilon=1"])
     assert rounds.schedule.rounds == 431
     with pytest.raises(ConfigError, match="not one round"):
@@ -391,11 +402,12 @@ def test_auto_noise_and_auto_rounds() -> None:
 
 def test_resolving_leaves_no_open_choice() -> None:
     auto = ["privacy.noise_multiplier=auto", "privacy.epsilon=1"]
-    resolved = load_config("fashion-mnist/fl-cs-dp-r0.05", auto).privacy
+    resolved = privacy_of(load_config("fashion-mnist/fl-cs-dp-r0.05", auto))
     assert (resolved.sampling, resolved.bits, resolved.max_contributions) == ("poisson_padded", 20, 10)
-    assert load_config("fashion-mnist/fl-std-dp", auto).privacy.bits == 24  # nothing is compressed: larger numbers
-    fewer = load_config("fashion-mnist/fl-std-dp", [*auto, "privacy.rounds=50"]).privacy
-    assert fewer.noise_multiplier < resolved.noise_multiplier  # calibrated for 50 rounds, whatever is played
+    assert privacy_of(load_config("fashion-mnist/fl-std-dp", auto)).bits == 24  # nothing is compressed: larger numbers
+    fewer = privacy_of(load_config("fashion-mnist/fl-std-dp", [*auto, "privacy.rounds=50"]))
+    # calibrated for 50 rounds, whatever is played
+    assert float(fewer.noise_multiplier) < float(resolved.noise_multiplier)
     with pytest.raises(InvalidInput, match="resolve the configuration first"):
         _ = parse(
             override(find("fashion-mnist/fl-std-dp"), ["schedule.rounds=auto", "privacy.epsilon=1"])
@@ -405,9 +417,11 @@ def test_resolving_leaves_no_open_choice() -> None:
 def test_for_nodes_every_node_is_one_client() -> None:
     config = load_config("demo/fl-cs-dp", nodes=5)
     assert (config.federation.clients, config.federation.cohort) == (5, 5)
-    assert (config.privacy.aggregation, config.privacy.sampling) == ("masked", "all")
-    alone = load_config("demo/fl-cs-dp")
-    assert config.privacy.noise_multiplier > alone.privacy.noise_multiplier  # five of five take part in every round
+    privacy = privacy_of(config)
+    assert (privacy.aggregation, privacy.sampling) == ("masked", "all")
+    alone = privacy_of(load_config("demo/fl-cs-dp"))
+    # five of five take part in every round
+    assert float(privacy.noise_multiplier) > float(alone.noise_multiplier)
     assert load_config("demo/fl-cs", nodes=1).federation.cohort == 1
     with pytest.raises(ConfigError, match="fewer than 3 clients"):
         load_config("demo/fl-cs-dp", nodes=2)

@@ -38,6 +38,12 @@ def state(number: int = 3) -> RunState:
     )
 
 
+def restored(directory: RunDirectory, ledger: Ledger) -> RunState:
+    found = directory.load_checkpoint(ledger)
+    assert found is not None
+    return found
+
+
 def test_checkpoint_round_trip(run_path: Path) -> None:
     directory = RunDirectory.create(run_path, tiny_config())
     assert directory.load_checkpoint(Ledger(None, run="test")) is None
@@ -76,7 +82,7 @@ def test_truncated_checkpoint(run_path: Path, keep: int) -> None:
         directory.load_checkpoint(Ledger(None, run="test"))
     assert newest.read_bytes() == broken
     newest.unlink()
-    assert directory.load_checkpoint(Ledger(None, run="test")).round == 1
+    assert restored(directory, Ledger(None, run="test")).round == 1
 
 
 def test_a_crash_while_writing_leaves_the_old_file(run_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +96,7 @@ def test_a_crash_while_writing_leaves_the_old_file(run_path: Path, monkeypatch: 
     with pytest.raises(KeyboardInterrupt):
         directory.save_checkpoint(state(2), Ledger(None, run="test"))
     monkeypatch.undo()
-    assert directory.load_checkpoint(Ledger(None, run="test")).round == 1
+    assert restored(directory, Ledger(None, run="test")).round == 1
 
 
 def test_checkpoint_newer_than_the_ledger_is_refused(run_path: Path) -> None:
@@ -103,7 +109,7 @@ def test_checkpoint_newer_than_the_ledger_is_refused(run_path: Path) -> None:
         with pytest.raises(RunError, match="restore the ledger"):
             directory.load_checkpoint(wrong)
     ledger.intend(2, 0, EVENT)
-    assert directory.load_checkpoint(ledger).round == 1
+    assert restored(directory, ledger).round == 1
 
 
 def test_a_run_keeps_its_name_and_others_have_their_own(run_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -14,7 +15,7 @@ from lowkey.simulation import run
 from tests.conftest import tiny_config
 
 
-def shown(directory: Path) -> dict[str, list[tuple[int, float]]]:
+def shown(directory: Path) -> dict[str, list[tuple[int, Any]]]:
     """What TensorBoard reads: step and value by name."""
     events = EventAccumulator(str(directory / "tensorboard"), size_guidance={"tensors": 0})
     events.Reload()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -29,14 +29,16 @@ from lowkey.federation import (
     usual_parts,
 )
 from lowkey.privacy import ClientPrivacy, Cohort, Ledger, PoissonSampling
-from lowkey.protocols import LocalUpdate
-from lowkey.rng import OSSecrets, ReplaySecrets
+from lowkey.protocols import Ask, LocalUpdate
+from lowkey.rng import OSSecrets, ReplaySecrets, Secrets
 from lowkey.server import Adam, ErrorFeedback, Momentum, TailAverage
 from lowkey.simulation import InProcess
 from lowkey.timing import StageClock
+from tests.conftest import mechanism_of, sent_vector
 
 N, DIMENSION = 40, 60
 WIDE = 8.0  # longer than any update of Pull
+Change = Callable[[int, Reply], Reply | None]
 
 
 def memory() -> Ledger:
@@ -76,9 +78,8 @@ def scheme_for(
         privacy=promised if name.endswith("-dp") else None, **(parts or {}),
     ).for_layers([20, 40])  # fmt: skip
     if name.endswith("-dp") and silent:
-        return replace(
-            made, privacy=replace(made.privacy, settings=replace(made.privacy.settings, noise_multiplier=0.0))
-        )
+        mechanism = mechanism_of(made)
+        return replace(made, privacy=replace(mechanism, settings=replace(mechanism.settings, noise_multiplier=0.0)))
     return made
 
 
@@ -125,7 +126,8 @@ def test_wide_clip_and_no_noise_is_fedavg_over_the_expected_cohort() -> None:
     cohort = scheme.privacy.sampling.draw(ReplaySecrets(0).source("cohort", 1, 0)).contributors
     start = np.zeros(DIMENSION, np.float32)
     mean = np.mean([trainer.train(start, c, np.random.default_rng(0)).update for c in cohort], axis=0)
-    np.testing.assert_allclose(play(scheme).weights, mean, atol=scheme.privacy.encoding(DIMENSION).step(WIDE))
+    step = mechanism_of(scheme).encoding(DIMENSION).step(WIDE)
+    np.testing.assert_allclose(play(scheme).weights, mean, atol=step)
 
 
 @pytest.mark.parametrize("name", ["fl-rnd", "fl-freq"])
@@ -150,7 +152,7 @@ def test_private_twin_without_clip_and_noise_equals_the_open_scheme(family: str)
     equal = type("Equal", (Pull,), {"train": lambda self, w, c, r: replace(Pull.train(self, w, c, r), num_examples=1)})
     everyone: Any = {"cohort": N, "parts": {"decoder": LayeredDecoder() if family == "fl-cs" else AdjointDecoder()}}
     private = scheme_for(f"{family}-dp", clip_norm=WIDE, noise_multiplier=0.0, bits=24, sampling="fixed", **everyone)
-    step = private.privacy.encoding(private.operator(DIMENSION, 1).num_measurements).step(WIDE)
+    step = mechanism_of(private).encoding(private.operator(DIMENSION, 1).num_measurements).step(WIDE)
     open_ = play(scheme_for(family, **everyone), 2, equal())
     np.testing.assert_allclose(play(private, 2, equal()).weights, open_.weights, atol=3 * step)  # rounding, 40 clients
 
@@ -190,12 +192,12 @@ class Recorder:
     """A runtime that keeps what crosses the wire."""
 
     def __init__(self, client: Client) -> None:
-        self.inner, self.replies, self.requests = InProcess(client), {}, {}
+        self.inner, self.replies, self.requests = InProcess(client), dict[int, Reply](), dict[int, Request]()
 
     def __call__(self, requests: Mapping[int, Request]) -> Iterator[tuple[int, Reply]]:
         self.requests = dict(requests)
         for client, reply in self.inner(requests):
-            self.replies[client] = replace(reply, vector=reply.vector.copy())
+            self.replies[client] = replace(reply, vector=sent_vector(reply).copy())
             yield client, reply
 
 
@@ -211,8 +213,9 @@ def test_what_private_clients_send_says_nothing_but_a_noised_vector() -> None:
     assert len(requests) == scheme.privacy.sampling.roster_size
     assert {request.weights is None for request in requests} == {True, False}  # data and noise-only members
     assert {reply.weight for reply in replies} == {1.0}
-    assert {(reply.vector.dtype, reply.vector.nbytes) for reply in replies} == {(np.dtype(np.uint32), 4 * 18)}
-    assert all(int(reply.vector.max()) < 2**20 for reply in replies)
+    vectors = [sent_vector(reply) for reply in replies]
+    assert {(vector.dtype, vector.nbytes) for vector in vectors} == {(np.dtype(np.uint32), 4 * 18)}
+    assert all(int(vector.max()) < 2**20 for vector in vectors)
 
 
 def test_empty_cohort_releases_noise_of_full_size() -> None:
@@ -222,7 +225,8 @@ def test_empty_cohort_releases_noise_of_full_size() -> None:
         def draw(self, source: object) -> Cohort:
             return Cohort((), tuple(range(self.roster_size)))
 
-    scheme = replace(scheme, privacy=replace(scheme.privacy, sampling=Nobody(population=N, probability=0.25)))
+    nobody = Nobody(population=N, probability=0.25)
+    scheme = replace(scheme, privacy=replace(mechanism_of(scheme), sampling=nobody))
     weights = play(scheme, secrets=OSSecrets()).weights * 10  # the sum
     assert 60 * 4 * 0.3 < float((weights**2).sum()) < 60 * 4 * 2.4  # chi-square of 60, beyond 1e-6 on each side
 
@@ -248,7 +252,8 @@ def test_clients_that_diverge_send_zeros_with_their_noise_and_are_counted(bad: f
     start = initial_state(private, np.zeros(DIMENSION, np.float32))
     state = drive(round_flow(private, start, secrets=OSSecrets(), ledger=memory(), clock=StageClock()), ask).state
     others = [Pull().train(start.weights, c, np.random.default_rng(0)).update for c in range(N) if c % 3]
-    np.testing.assert_allclose(state.weights, np.sum(others, axis=0) / N, atol=private.privacy.encoding(60).step(WIDE))
+    step = mechanism_of(private).encoding(60).step(WIDE)
+    np.testing.assert_allclose(state.weights, np.sum(others, axis=0) / N, atol=step)
     assert ask.take_figures() == {"could_not_contribute": excused}
     assert ask.take_figures() == {}
 
@@ -283,7 +288,7 @@ class Doubles(Pull):
     """A defect: the update is float64."""
 
     def train(self, weights: np.ndarray, client: int, rng: np.random.Generator) -> LocalUpdate:
-        return LocalUpdate(super().train(weights, client, rng).update.astype(np.float64), 1)  # type: ignore[arg-type]
+        return LocalUpdate(super().train(weights, client, rng).update.astype(np.float64), 1)
 
 
 @pytest.mark.parametrize("name", ["fl-std", "fl-std-dp", "fl-cs-dp"])
@@ -337,10 +342,16 @@ def test_the_average_is_what_is_evaluated_and_clients_train_from_the_last_iterat
     inner = InProcess(client)
 
     def ask(requests: Mapping[int, Request]) -> Iterator[tuple[int, Reply]]:
-        asked.append(next(iter(requests.values())).weights)  # type: ignore[arg-type]
+        weights = next(iter(requests.values())).weights
+        assert weights is not None
+        asked.append(weights)
         return inner(requests)
 
-    judged = Federation(scheme=made, ask=ask, evaluate=lambda w: seen.append(w.copy()) or {"accuracy": 0.0})  # type: ignore[func-returns-value]
+    def evaluate(weights: np.ndarray) -> dict[str, float]:
+        seen.append(weights.copy())
+        return {"accuracy": 0.0}
+
+    judged = Federation(scheme=made, ask=ask, evaluate=evaluate)
     state, _ = judged.run(initial_state(made, np.zeros(DIMENSION, np.float32)), Schedule(rounds=4))
     iterates = [*asked[1:], state.weights]
     np.testing.assert_array_equal(seen[0], iterates[0])
@@ -358,10 +369,10 @@ def test_wrong_length_update_names_the_client() -> None:
         play(scheme_for("fl-std"), trainer=Short())
 
 
-def ask_with(change):  # type: ignore[no-untyped-def]
+def ask_with(change: Change) -> Callable[[Client], Ask]:
     """A runtime whose replies pass through ``change``; None drops the client."""
 
-    def wrap(client: Client):  # type: ignore[no-untyped-def]
+    def wrap(client: Client) -> Ask:
         def ask(requests: Mapping[int, Request]) -> Iterator[tuple[int, Reply]]:
             for number, (who, reply) in enumerate(InProcess(client)(requests)):
                 changed = change(number, reply)
@@ -373,7 +384,7 @@ def ask_with(change):  # type: ignore[no-untyped-def]
     return wrap
 
 
-def play_through(scheme, change, ledger: Ledger | None = None) -> RunState:  # type: ignore[no-untyped-def]
+def play_through(scheme: Scheme, change: Change, ledger: Ledger | None = None) -> RunState:
     client = Client(scheme=scheme, trainer=Pull())
     state = initial_state(scheme, np.zeros(DIMENSION, np.float32))
     flow = round_flow(scheme, state, secrets=OSSecrets(), ledger=ledger or memory(), clock=StageClock())
@@ -397,14 +408,14 @@ def test_dropouts_of_an_open_round_are_left_out() -> None:
         lambda r: replace(r, attempt=7),
     ],
 )
-def test_private_rounds_bear_the_declared_dropouts_and_no_more(unusable: object) -> None:
+def test_private_rounds_bear_the_declared_dropouts_and_no_more(unusable: Callable[[Reply], Reply | None]) -> None:
     """Who does not answer, or not with a vector that can be added, has dropped out; too many, and nothing is spent."""
 
-    def spoil(count: int):  # type: ignore[no-untyped-def]
-        return lambda n, r: unusable(r) if n < count else r  # type: ignore[operator]
+    def spoil(count: int) -> Change:
+        return lambda n, r: unusable(r) if n < count else r
 
     scheme, ledger = scheme_for("fl-std-dp", dropouts=0.1, colluders=0.1), memory()
-    roster, (min_survivors, _) = scheme.privacy.sampling.roster_size, scheme.privacy.shares
+    roster, (min_survivors, _) = scheme.privacy.sampling.roster_size, mechanism_of(scheme).shares
     assert play_through(scheme, spoil(roster - min_survivors), ledger).round == 1
     assert [entry.state for entry in ledger.entries] == ["RELEASED"]
     ledger = memory()
@@ -420,7 +431,7 @@ def test_a_sum_larger_than_honest_members_can_make_is_not_used_but_paid() -> Non
     with pytest.raises(RoundFailed, match="honest members"):
         play_through(
             scheme_for("fl-std-dp"),
-            lambda n, r: replace(r, vector=np.full_like(r.vector, 2**22)) if n == 0 else r,
+            lambda n, r: replace(r, vector=np.full_like(sent_vector(r), 2**22)) if n == 0 else r,
             ledger,
         )
     assert len(ledger.events) == 1
@@ -429,7 +440,7 @@ def test_a_sum_larger_than_honest_members_can_make_is_not_used_but_paid() -> Non
 def test_failed_attempts_are_repeated_with_new_rosters_and_noise() -> None:
     scheme, ledger, asked = scheme_for("fl-std-dp"), memory(), []
 
-    def flaky(client: Client):  # type: ignore[no-untyped-def]
+    def flaky(client: Client) -> Ask:
         def ask(requests: Mapping[int, Request]) -> Iterator[tuple[int, Reply]]:
             asked.append((next(iter(requests.values())).attempt, tuple(requests)))
             answers = list(InProcess(client)(requests))
@@ -483,6 +494,7 @@ def test_adaptive_clip_norm_follows_the_norms_of_updates() -> None:
     scheme = scheme_for("fl-std-dp", cohort=N, clip_norm=0.5, noise_multiplier=0.5, clip="adaptive")
     still = type("Still", (Pull,), {"train": lambda self, w, c, r: Pull.train(self, np.zeros_like(w), c, r)})
     state = play(scheme, 40, trainer=still(), secrets=OSSecrets())
+    assert state.clip_norm is not None
     assert 2.5 < state.clip_norm < 6.0
 
 
@@ -496,7 +508,7 @@ def test_adaptive_clip_norm_follows_the_norms_of_updates() -> None:
         (lambda n, r: replace(r, weight=math.nan), "weight"),
     ],
 )
-def test_bad_replies_name_the_client(change: object, named: str) -> None:
+def test_bad_replies_name_the_client(change: Change, named: str) -> None:
     with pytest.raises(ClientFailed, match=named):
         play_through(scheme_for("fl-std"), change)
 
@@ -514,7 +526,7 @@ def test_a_client_answers_a_round_once() -> None:
         client.handle(state, request)
 
 
-def test_price_is_paid_before_the_sum_is_used() -> None:
+def test_price_is_paid_before_the_sum_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     scheme, ledger = scheme_for("fl-std-dp"), memory()
     flow = round_flow(
         scheme, initial_state(scheme, np.zeros(DIMENSION, np.float32)), secrets=OSSecrets(), ledger=ledger,
@@ -523,7 +535,12 @@ def test_price_is_paid_before_the_sum_is_used() -> None:
     asked, states = next(flow), []
     client = Client(scheme=scheme, trainer=Pull())
     original = ledger.release
-    ledger.release = lambda *a: (states.append([e.state for e in ledger.entries]), original(*a))  # type: ignore[method-assign, assignment]
+
+    def release(round_number: int, attempt: int) -> None:
+        states.append([e.state for e in ledger.entries])
+        original(round_number, attempt)
+
+    monkeypatch.setattr(ledger, "release", release)
     with pytest.raises(StopIteration):
         flow.send(InProcess(client)(asked))
     assert states == [["INTENT"]]
@@ -532,11 +549,11 @@ def test_price_is_paid_before_the_sum_is_used() -> None:
     ]
 
 
-def federation(scheme, ledger: Ledger, secrets: object = None) -> Federation:  # type: ignore[no-untyped-def]
+def federation(scheme: Scheme, ledger: Ledger, secrets: Secrets | None = None) -> Federation:
     client = Client(scheme=scheme, trainer=Pull())
     return Federation(
         scheme=scheme, ask=InProcess(client), evaluate=lambda weights: {"accuracy": 0.5, "loss": 1.0}, ledger=ledger,
-        secrets=secrets or OSSecrets(),  # type: ignore[arg-type]
+        secrets=secrets or OSSecrets(),
     )  # fmt: skip
 
 
@@ -559,7 +576,7 @@ def test_hard_stop_before_the_target() -> None:
 
 
 def test_replayed_secrets_claim_no_epsilon() -> None:
-    scheme, records = scheme_for("fl-std-dp"), []
+    scheme, records = scheme_for("fl-std-dp"), list[Any]()
     start = initial_state(scheme, np.zeros(DIMENSION, np.float32))
     federation(scheme, memory(), ReplaySecrets(0)).run(start, Schedule(rounds=1), observers=[records.append])
     assert records[0]["epsilon_pld"] is None
@@ -569,7 +586,7 @@ def test_bytes_of_private_rounds_do_not_tell_the_cohort() -> None:
     for name in ("fl-std-dp", "fl-cs-dp"):
         scheme = scheme_for(name)
         state = play(scheme, 3, secrets=OSSecrets())
-        per_client = math.ceil(scheme.operator(DIMENSION, 1).num_measurements * scheme.privacy.bits / 8)
+        per_client = math.ceil(scheme.operator(DIMENSION, 1).num_measurements * mechanism_of(scheme).bits / 8)
         assert state.bytes_up == 3 * scheme.privacy.sampling.roster_size * per_client
         assert state.bytes_down == 3 * 10 * 4 * DIMENSION
 

@@ -41,7 +41,12 @@ class Crowd(Pull):
 
 
 def crowd(aggregation: str, seed: int = 0, **changes: Any) -> Scheme:
-    settings = {"clip_norm": 2.0, "noise_multiplier": 1.0, "sampling": "all", "aggregation": aggregation} | changes
+    settings: dict[str, Any] = {
+        "clip_norm": 2.0,
+        "noise_multiplier": 1.0,
+        "sampling": "all",
+        "aggregation": aggregation,
+    } | changes
     return scheme(
         "fl-cs-dp", clients=MEMBERS, cohort=MEMBERS, codec=ChunkedDCT(ratio=0.5, chunks=3), seed=seed,
         privacy=ClientPrivacy(**settings),
@@ -116,7 +121,7 @@ def test_a_client_that_agreed_to_masks_gives_no_plain_vector() -> None:
 
 
 @pytest.mark.parametrize("weaker", [{"noise_multiplier": 0.9}, {"colluders": 0.05}, {"bits": 24}, {"seed": 1}])
-def test_clients_refuse_other_terms_than_their_own(weaker: dict[str, object]) -> None:
+def test_clients_refuse_other_terms_than_their_own(weaker: dict[str, Any]) -> None:
     """A server with less noise, fewer honest shares, other integers or another seed meets nobody."""
     scheme, secrets = crowd("masked"), OSSecrets()
     keys = SimulatedKeys(MEMBERS, secrets)
@@ -137,7 +142,7 @@ def test_clients_refuse_other_terms_than_their_own(weaker: dict[str, object]) ->
 
 def test_wire_tells_no_role_and_no_number_about_a_client() -> None:
     """Data and noise-only members send messages of the same types and sizes, and nothing else."""
-    secrets, sizes = OSSecrets(), {}
+    secrets, sizes = OSSecrets(), dict[int, list[Any]]()
     sampled = scheme(
         "fl-cs-dp", clients=MEMBERS, cohort=10, codec=ChunkedDCT(ratio=0.5, chunks=3),
         privacy=ClientPrivacy(clip_norm=1.0, noise_multiplier=1.0, aggregation="masked"),
@@ -162,7 +167,7 @@ def test_wire_tells_no_role_and_no_number_about_a_client() -> None:
     assert len({tuple(seen) for seen in sizes.values()}) == 1
 
 
-POLICY = {
+POLICY: dict[str, Any] = {
     "min_noise_multiplier": 1.0, "min_roster": 100, "min_honest": 80, "min_tolerated_colluders": 10,
     "max_participations": 1,
     "max_epsilon": 6.0, "delta": 1e-5,
@@ -174,7 +179,7 @@ def guarded(tmp_path: Path, rounds: int, **policy: float) -> tuple[ClientLedger,
     scheme, secrets = crowd("masked"), OSSecrets()
     keys, ledger = SimulatedKeys(MEMBERS, secrets), ClientLedger(tmp_path / "client.jsonl")
     others = Client(scheme=scheme, trainer=Crowd(), secrets=secrets, keys=keys)
-    careful = replace(others, policy=Policy(**(POLICY | policy)), ledger=ledger)  # type: ignore[arg-type]
+    careful = replace(others, policy=Policy(**(POLICY | policy)), ledger=ledger)
     crowd_asks, one_asks = InProcess(others), InProcess(careful)
 
     def ask(requests: Mapping[int, Request]) -> Iterator[tuple[int, Reply]]:

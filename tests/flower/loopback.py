@@ -102,6 +102,12 @@ def reply_with(message: Message, content: RecordDict) -> Message:
     return Message(content, reply_to=message)
 
 
+def reason_of(reply: Message) -> str:
+    """Of a reply that is an error."""
+    assert reply.error.reason is not None
+    return reply.error.reason
+
+
 class Setting:
     """A federation of presets over a loopback grid."""
 
@@ -134,4 +140,4 @@ PRIVATE = (
         "privacy.colluders=0",
     ],
 )
-OPEN = ("demo/fl-std", [])
+OPEN = ("demo/fl-std", list[str]())

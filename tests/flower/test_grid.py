@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from lowkey.flower.node import REPLAY_VARIABLE
 from lowkey.privacy import ClientLedger, Ledger, server_epsilon
 from lowkey.rng import ReplaySecrets
 from lowkey.simulation import run
-from tests.flower.loopback import OPEN, PRIVATE, Setting, error_reply, reply_with
+from tests.flower.loopback import OPEN, PRIVATE, Fault, Setting, error_reply, reason_of, reply_with
 
 STEPS = ["Invite", "Adverts", "Delivery", "Survivors", "Confirmations"]
 
@@ -31,7 +32,7 @@ def step_of(message: Message) -> str:
     return "hello" if request is None else str(request.get("kind", "open"))
 
 
-def metrics(setting: Setting) -> list[dict]:
+def metrics(setting: Setting) -> list[dict[str, Any]]:
     return RunDirectory.open(setting.out).metrics()
 
 
@@ -73,8 +74,8 @@ def garbage(_client: int, message: Message, handle: Callable[[], Message]) -> li
 
 def noise_bytes(_client: int, message: Message, handle: Callable[[], Message]) -> list[Message]:
     handle()
-    fields = {"version": 1, "round": 1, "attempt": 0, "kind": "Advert", "message": b"\x00\xff" * 50}
-    return [reply_with(message, RecordDict({"reply": ConfigRecord(fields)}))]
+    fields = ConfigRecord({"version": 1, "round": 1, "attempt": 0, "kind": "Advert", "message": b"\x00\xff" * 50})
+    return [reply_with(message, RecordDict({"reply": fields}))]
 
 
 def another_round(_client: int, message: Message, handle: Callable[[], Message]) -> list[Message]:
@@ -92,7 +93,7 @@ def short_vector(_client: int, message: Message, handle: Callable[[], Message]) 
 def lying_vector(_client: int, message: Message, handle: Callable[[], Message]) -> list[Message]:
     reply = handle()
     if "vector" in reply.content:
-        true = reply.content["vector"]["vector"]
+        true = reply.content.array_records["vector"]["vector"]
         false = Array(dtype=true.dtype, shape=true.shape, stype=true.stype, data=true.data[:-100])
         reply.content["vector"] = ArrayRecord({"vector": false})
     else:
@@ -105,7 +106,7 @@ FAULTS = [lost_before, lost_after, gone, garbage, noise_bytes, another_round, sh
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.__name__)
-def test_a_fault_of_one_node_is_a_dropout_and_the_round_completes(tmp_path: Path, step: str, fault: Callable) -> None:
+def test_a_fault_of_one_node_is_a_dropout_and_the_round_completes(tmp_path: Path, step: str, fault: Fault) -> None:
     setting = Setting(tmp_path, *PRIVATE)
     setting.grid.fault = lambda client, message, handle: (
         fault(client, message, handle) if (client, step_of(message)) == (2, step) else [handle()]
@@ -117,7 +118,7 @@ def test_a_fault_of_one_node_is_a_dropout_and_the_round_completes(tmp_path: Path
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.__name__)
-def test_open_rounds_go_on_without_a_faulty_node(tmp_path: Path, fault: Callable) -> None:
+def test_open_rounds_go_on_without_a_faulty_node(tmp_path: Path, fault: Fault) -> None:
     setting = Setting(tmp_path, *OPEN)
     setting.grid.fault = lambda client, message, handle: (
         fault(client, message, handle) if (client, step_of(message)) == (2, "open") else [handle()]
@@ -252,7 +253,9 @@ def test_secrets_are_wiped_after_use_and_bound_to_one_attempt(tmp_path: Path) ->
     def look(client: int, message: Message, handle: Callable[[], Message]) -> list[Message]:
         reply = handle()
         record = setting.grid.contexts[1000 + client].state.config_records["lowkey"]
-        seen.append(bytes(record.get("member", b"")))
+        member = record.get("member", b"")
+        assert isinstance(member, bytes)
+        seen.append(member)
         return [reply]
 
     setting.grid.fault = look
@@ -270,7 +273,7 @@ def test_a_replayed_request_meets_a_refusal(tmp_path: Path) -> None:
         reply = handle()
         if client == 0 and step_of(message) in ("Adverts", "Delivery", "Survivors", "Confirmations"):
             again = handle()
-            refusals.append(again.error.reason if again.has_error() else "answered again")
+            refusals.append(reason_of(again) if again.has_error() else "answered again")
         return [reply]
 
     setting.grid.fault = replay
@@ -290,7 +293,7 @@ def test_a_contribution_is_not_given_twice_even_when_the_state_is_rolled_back(tm
         before = dict(record)
         reply = handle()
         record.update(before)  # the reply left, and the node died before it stored its state
-        refusals.append(handle().error.reason)
+        refusals.append(reason_of(handle()))
         return [reply]
 
     setting.grid.fault = roll_back
@@ -385,7 +388,7 @@ def test_a_node_without_keys_says_what_is_missing(tmp_path: Path) -> None:
     def listen(client: int, _message: Message, handle: Callable[[], Message]) -> list[Message]:
         reply = handle()
         if client == 0:
-            failures.append(reply.error.reason)
+            failures.append(reason_of(reply))
         return [reply]
 
     setting.grid.fault = listen
@@ -406,7 +409,7 @@ def test_errors_of_the_data_stay_at_the_node(tmp_path: Path, monkeypatch: pytest
     def listen(_client: int, message: Message, handle: Callable[[], Message]) -> list[Message]:
         reply = handle()
         if step_of(message) == "open":
-            failures.append(reply.error.reason)
+            failures.append(reason_of(reply))
         return [reply]
 
     setting.grid.fault = listen
@@ -427,7 +430,7 @@ def test_a_private_node_that_cannot_train_answers_with_noise_and_tells_its_owner
             if client == 2:
                 patch.setattr("lowkey.tasks.fashion_mnist.parts.clients", broken_data)
             reply = handle()
-        failures.extend([reply.error.reason] if reply.has_error() else [])
+        failures.extend([reason_of(reply)] if reply.has_error() else [])
         return [reply]
 
     setting.grid.fault = one_is_broken

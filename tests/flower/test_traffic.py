@@ -23,7 +23,7 @@ def test_vectors_and_the_rest_are_counted_apart() -> None:
 
 def test_figures_are_per_member_and_start_again(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = {"now": 100.0}
-    monkeypatch.setattr(traffic.time, "monotonic", lambda: clock["now"])
+    monkeypatch.setattr("lowkey.flower.traffic.time.monotonic", lambda: clock["now"])
     counted = Traffic()
     counted.opened(2)
     for _ in range(2):

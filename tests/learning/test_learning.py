@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -35,7 +37,7 @@ def linear() -> nn.Module:
 def test_keras_initialisation() -> None:
     """Uniform on ±√(6 / (fan in + fan out)), biases zero; false alarm of the bounds nil, of the spread below 1e-6."""
     convolutions, dense = (nn.Conv2d(1, 32, 5), nn.Conv2d(32, 64, 5)), (nn.Linear(3136, 512), nn.Linear(512, 10))
-    module = keras_initialise(nn.Sequential(*convolutions, *dense), np.random.default_rng(0))
+    module: Any = keras_initialise(nn.Sequential(*convolutions, *dense), np.random.default_rng(0))
     for layer, fan in zip(module, (25 * (1 + 32), 25 * (32 + 64), 3136 + 512, 512 + 10), strict=True):
         limit = (6 / fan) ** 0.5
         assert layer.weight.abs().max() <= limit
@@ -69,7 +71,8 @@ def test_batches_cover_an_epoch_before_any_example_repeats() -> None:
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             seen.extend(x[:, 0].int().tolist())
-            return self.layer(x * 0)
+            outputs: torch.Tensor = self.layer(x * 0)
+            return outputs
 
     x, y = np.arange(12, dtype=np.float32)[:, None], np.zeros(12, np.int64)
     module = Spy()
@@ -84,13 +87,16 @@ def test_batches_cover_an_epoch_before_any_example_repeats() -> None:
 def test_independent_batches_are_drawn_with_replacement() -> None:
     """Ten draws of ten out of ten miss a third of the examples; never missing one has odds below 1e-30."""
     sgd = LocalSGD(steps=10, batch_size=10, batches="independent")
-    drawn = _batches(10, sgd, np.random.default_rng(0))
+    drawn = [batch for batch in _batches(10, sgd, np.random.default_rng(0)) if batch is not None]
     assert [len(batch) for batch in drawn] == [10] * 10
     distinct = [len(set(batch.tolist())) for batch in drawn]
     assert 5.0 < np.mean(distinct) < 7.6  # 10 (1 − 0.9¹⁰) = 6.5 on average
-    assert len(_batches(3, sgd, np.random.default_rng(0))[0]) == 3
+    of_three = _batches(3, sgd, np.random.default_rng(0))[0]
+    assert of_three is not None
+    assert len(of_three) == 3
+    wrong: Any = "magic"
     with pytest.raises(InvalidInput, match="batches"):
-        LocalSGD(batches="magic")  # type: ignore[arg-type]
+        LocalSGD(batches=wrong)
 
 
 def test_training_repeats_with_its_generator_and_leaves_torchs_alone() -> None:
@@ -116,7 +122,8 @@ def test_frozen_and_unused_parameters() -> None:
             self.frozen.requires_grad_(False)
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.frozen(self.used(x))
+            outputs: torch.Tensor = self.frozen(self.used(x))
+            return outputs
 
     module = Odd()
     trainer = TorchTrainer(module, [data()], LocalSGD(steps=2))

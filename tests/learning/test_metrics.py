@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +19,9 @@ def test_metrics_agree_with_scikit_learn(seed: int) -> None:
     rng = np.random.default_rng(seed)
     died = rng.random(300) < 0.1
     logits = np.round(rng.normal(size=300) + died, 1)  # with ties
-    found = rare_event_metrics(torch.from_numpy(logits)[:, None], torch.from_numpy(died.astype(np.int64)))
+    found: Mapping[str, Any] = rare_event_metrics(
+        torch.from_numpy(logits)[:, None], torch.from_numpy(died.astype(np.int64))
+    )
     assert found["auroc"] == pytest.approx(roc_auc_score(died, logits))
     assert found["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(died, logits > 0))
     assert found["true_positives"] + found["false_negatives"] == died.sum()
@@ -34,7 +38,7 @@ def test_calibration_by_hand() -> None:
     logits, died = torch.tensor([np.log(3.0), 0.0, 0.0, np.log(3.0)]), torch.tensor([1, 0, 0, 0])
     found = calibration(logits[:, None], died, bins=2)
     assert found == [pytest.approx([1 / 2, 1 / 4, 0, 2]), pytest.approx([3 / 4, 1 / 2, 1 / 2, 2])]
-    whole = rare_event_metrics(logits[:, None], died)["calibration"]
+    whole: Any = rare_event_metrics(logits[:, None], died)["calibration"]
     assert [row[3] for row in whole] == [1, 1, 1, 1]  # fewer patients than bins
     assert json.loads(json.dumps(whole)) == whole
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,7 +31,7 @@ def update_of(examples: object, module: nn.Module | None = None) -> np.ndarray:
     return trainer.train(model_vector(module), 0, np.random.default_rng(0)).update
 
 
-class Stream(IterableDataset):
+class Stream(IterableDataset[tuple[Tensor, int]]):
     def __iter__(self) -> Iterator[tuple[Tensor, int]]:
         yield torch.zeros(3), 0
 
@@ -94,9 +95,9 @@ def test_test_data_that_cannot_be_used_is_the_callers_mistake(examples: object) 
         ({0, 1}, "set"),
     ],
 )
-def test_clients_without_a_number_each_are_refused(clients: object, called: str) -> None:
+def test_clients_without_a_number_each_are_refused(clients: Any, called: str) -> None:
     with pytest.raises(InvalidInput, match=f"clients is a {called}; it must have a length.*pass a list"):
-        TorchTrainer(linear(), clients, LocalSGD())  # type: ignore[arg-type]
+        TorchTrainer(linear(), clients, LocalSGD())
 
 
 @pytest.mark.parametrize(
@@ -134,6 +135,8 @@ def of_another_type(module: Remembers, inputs: Tensor) -> None:
 class Remembers(nn.Module):
     """A layer of one's own that notes something of the data in a buffer."""
 
+    seen: Tensor
+
     def __init__(self, note: Callable[[Remembers, Tensor], None]) -> None:
         super().__init__()
         self.layer, self.note = linear(), note
@@ -164,6 +167,7 @@ def test_power_iterations_in_buffers_are_refused() -> None:
 def test_buffers_carry_nothing_from_client_to_client(note: Callable[[Remembers, Tensor], None]) -> None:
     """What was noted of one client's data is gone when the next starts, though the first was refused."""
     model = FlatModel(Remembers(note))
+    assert isinstance(model.module, Remembers)
     weights = model.vector.numpy().copy()
     model.module(torch.ones(2, 3))
     assert not torch.equal(model.module.seen, torch.zeros(3)) or model.module.seen.dtype != torch.float32

@@ -89,12 +89,12 @@ def test_ordering_on_random_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("q", "relation"), [(1 / 60, "zero-out"), (0.3, "zero-out"), (0.02, "replace-one"), (0.3, "replace-one")]
 )
-def test_our_distributions_are_those_of_dp_accounting(q: float, relation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_our_distributions_are_those_of_dp_accounting(q: float, relation: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(distributions, "INTERVAL", 1e-3)  # theirs is slow
     names = {"zero-out": NeighboringRelation.REPLACE_SPECIAL, "replace-one": NeighboringRelation.REPLACE_ONE}
     accountant = PLDAccountant(names[relation], value_discretization_interval=1e-3)
     accountant.compose(PoissonSampledDpEvent(q, dp_accounting.GaussianDpEvent(1.3)), 20)
-    event = Event(noise_multiplier=1.3, sampling_probability=q, count=20, adjacency=relation)  # type: ignore[arg-type]
+    event = Event(noise_multiplier=1.3, sampling_probability=q, count=20, adjacency=relation)
     for delta in (1e-3, 1e-5, 1e-8):
         assert claimed_epsilon([event], delta) == pytest.approx(accountant.get_epsilon(delta), rel=1e-6)
 
@@ -276,8 +276,8 @@ def test_bad_events_are_refused(bad: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("fine", [{"population": 1, "roster": 1, "honest": 1}, {"roster": 6000, "honest": 6000}])
-def test_events_at_their_limits_are_accepted(fine: dict[str, int]) -> None:
-    assert {name: getattr(replace(FASHION, **fine), name) for name in fine} == fine  # type: ignore[arg-type]
+def test_events_at_their_limits_are_accepted(fine: dict[str, Any]) -> None:
+    assert {name: getattr(replace(FASHION, **fine), name) for name in fine} == fine
 
 
 @pytest.mark.parametrize(
@@ -305,8 +305,9 @@ def test_events_survive_json_and_nothing_else_passes() -> None:
             Event.from_json({key: value for key, value in table.items() if key != name})
     with pytest.raises(InvalidInput, match="unknown: colour"):
         Event.from_json(table | {"colour": "blue"})
+    no_table: Any = [1, 2]
     with pytest.raises(InvalidInput, match="not an accounting event"):
-        Event.from_json([1, 2])  # type: ignore[arg-type]
+        Event.from_json(no_table)
 
 
 def test_events_survive_the_ledger(tmp_path: Any) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from lowkey.errors import InvalidInput
-from lowkey.privacy import Event, affordable_rounds, calibrate_noise, claimed_epsilon, epsilon, make_sampling
+from lowkey.privacy import Sampling, affordable_rounds, calibrate_noise, claimed_epsilon, epsilon, make_sampling
 
 DELTA = 1e-5
 FASHION, MEDICAL = (make_sampling(None, population=n, cohort=100) for n in (6000, 5011))
@@ -26,7 +26,7 @@ FASHION, MEDICAL = (make_sampling(None, population=n, cohort=100) for n in (6000
 def test_noise_for_epsilon_one(
     mode: str | None, population: int, rounds: int, expected: float, tolerance: float
 ) -> None:
-    sampling = make_sampling(mode, population=population, cohort=100)  # type: ignore[arg-type]
+    sampling = make_sampling(mode, population=population, cohort=100)
     z = calibrate_noise(sampling, epsilon=1.0, delta=DELTA, rounds=rounds)
     assert z == pytest.approx(expected, abs=tolerance)
     assert z == round(z, 4)
@@ -74,9 +74,9 @@ def test_no_rounds_are_counted_for_an_impossible_target(target: float) -> None:
 
 @pytest.mark.parametrize(("sampling", "noise", "rounds"), [(FASHION, 1.54, 199), (MEDICAL, 1.49, 99)])
 def test_the_papers_accountant_affords_one_round_less_than_the_paper_plays(
-    sampling: object, noise: float, rounds: int
+    sampling: Sampling, noise: float, rounds: int
 ) -> None:
-    event: Event = sampling.event(noise)  # type: ignore[attr-defined]
+    event = sampling.event(noise)
     within, beyond = (epsilon([replace(event, count=n)], DELTA).paper for n in (rounds, rounds + 1))
     assert within is not None
     assert beyond is not None

@@ -23,6 +23,7 @@ from lowkey.privacy import (
     make_sampling,
 )
 from lowkey.rng import OSSecrets
+from lowkey.types import FloatArray
 
 MEMBERS, LENGTH, CLIP = 20, 100, 0.5
 EVERYBODY = make_sampling("all", population=MEMBERS, cohort=MEMBERS)
@@ -44,12 +45,13 @@ EVERY: dict[str, Privacy] = {
 both = pytest.mark.parametrize("privacy", EVERY.values(), ids=EVERY)
 
 
-def vectors() -> np.ndarray:
+def vectors() -> FloatArray:
     """Of norms below the clip norm, and large in the same few places."""
     drawn = np.random.default_rng(0).normal(size=(MEMBERS, LENGTH))
     drawn[:, :4] += 20
     norms = np.linspace(0.1, 0.9, MEMBERS) * CLIP
-    return (drawn / np.linalg.norm(drawn, axis=1, keepdims=True) * norms[:, None]).astype(np.float32)
+    directions: np.ndarray = drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
+    return (directions * norms[:, None]).astype(np.float32)
 
 
 def sent(privacy: Privacy, vector: np.ndarray | None) -> Open | Noised:
@@ -74,7 +76,7 @@ def test_what_is_sent_adds_up_to_the_mean_without_noise(name: str) -> None:
     """To the fineness of the grid: rounding of 20 members, of which each is off by less than a step."""
     privacy, values = EVERY[name], vectors()
     words = [sent(privacy, value).value for value in values]
-    total = np.sum(words, axis=0, dtype=words[0].dtype)
+    total: Any = np.sum(words, axis=0, dtype=words[0].dtype)
     if privacy.bits is not None:
         total &= np.uint32(2**privacy.bits - 1)
     mean = privacy.read_sum(total, length=LENGTH, clip_norm=privacy.clip_norm, survivors=MEMBERS, weight=float(MEMBERS))
@@ -89,8 +91,8 @@ def test_what_is_sent_adds_up_to_the_mean_without_noise(name: str) -> None:
 def test_vectors_of_another_length_are_refused(privacy: Privacy) -> None:
     with pytest.raises(InvalidInput, match="shape"):
         sent(privacy, np.zeros(LENGTH + 1, np.float32))
-    kind = np.uint32 if privacy.private else np.float32
-    wrong = np.zeros(privacy.wire(LENGTH).length + 1, kind)
+    length = privacy.wire(LENGTH).length + 1
+    wrong = np.zeros(length, np.uint32) if privacy.private else np.zeros(length, np.float32)
     with pytest.raises(InvalidInput, match="shape"):
         privacy.read_sum(wrong, length=LENGTH, clip_norm=privacy.clip_norm, survivors=MEMBERS, weight=1.0)
 
@@ -169,7 +171,7 @@ def test_open_means_are_of_finite_vectors_of_float32() -> None:
 
 
 @pytest.mark.parametrize("least", [0, -1, 21, 2.5, True])
-def test_open_rounds_need_some_answers_and_no_more_than_there_are(least: object) -> None:
+def test_open_rounds_need_some_answers_and_no_more_than_there_are(least: Any) -> None:
     with pytest.raises(InvalidInput, match=r"federation\.min_clients is"):
-        NoPrivacy(sampling=EVERYBODY, min_survivors=least)  # type: ignore[arg-type]
+        NoPrivacy(sampling=EVERYBODY, min_survivors=least)
     assert NoPrivacy(sampling=EVERYBODY, min_survivors=20).min_survivors == 20

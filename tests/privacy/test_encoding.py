@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -206,9 +207,9 @@ def test_noise_is_fresh_whatever_the_global_seed() -> None:
     for _ in range(2):
         np.random.seed(0)  # noqa: NPY002
         seen.append(SMALL.add_noise(SMALL.zeros(), OSSecrets().source()).value)
-    assert not np.array_equal(*seen)
+    assert not np.array_equal(seen[0], seen[1])
     replayed = [SMALL.add_noise(SMALL.zeros(), ReplaySecrets(0).source("x")).value for _ in range(2)]
-    np.testing.assert_array_equal(*replayed)
+    np.testing.assert_array_equal(replayed[0], replayed[1])
 
 
 def test_noise_leaves_the_bounded_vector_alone_and_fills_the_bits() -> None:
@@ -269,9 +270,9 @@ def test_decoding_returns_real_units() -> None:
         ({"members": 1_000_000, "honest": 80, "bits": 24}, "lower the members"),
     ],
 )
-def test_impossible_settings_are_refused(changes: dict[str, int], said: str) -> None:
+def test_impossible_settings_are_refused(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
-        replace(PAPER, **changes)  # type: ignore[arg-type]
+        replace(PAPER, **changes)
 
 
 def test_wrong_arguments_are_refused() -> None:

@@ -50,7 +50,7 @@ def test_an_intent_counts_until_it_is_aborted() -> None:
     ledger.intend(1, 0, EVENT)
     assert ledger.events == (EVENT,)
     ledger.abort(1, 0)
-    assert ledger.events == ()
+    assert not ledger.events
     ledger.intend(1, 1, PAPER)
     ledger.release(1, 1)
     assert ledger.events == (PAPER,)

@@ -12,21 +12,23 @@ from scipy import stats
 from lowkey.errors import InvalidInput, RoundFailed
 from lowkey.privacy import ClientMechanism, ClientPrivacy, FixedSizeSampling, Measurement, PoissonSampling, Sampling
 from lowkey.rng import OSSecrets
+from lowkey.types import Words
 
 SAMPLING = PoissonSampling(population=1000, probability=0.1)
 LENGTH = 20_000
 
 
 def privacy(sampling: Sampling = SAMPLING, **changes: Any) -> ClientMechanism:
-    given = {"clip_norm": 1.0, "noise_multiplier": 1.5, "bits": 20, "max_contributions": "unlimited"}
+    given: dict[str, Any] = {"clip_norm": 1.0, "noise_multiplier": 1.5, "bits": 20, "max_contributions": "unlimited"}
     return ClientMechanism(settings=ClientPrivacy(**(given | changes)), sampling=sampling)
 
 
-def total(record: ClientMechanism, members: int) -> np.ndarray:
+def total(record: ClientMechanism, members: int) -> Words:
     """The sum of so many members without data, as integers."""
     source = OSSecrets().source()
     sent = [record.protect(None, length=LENGTH, clip_norm=0.47, source=source).value for _ in range(members)]
-    return np.sum(sent, axis=0, dtype=np.uint32) & np.uint32(2**record.bits - 1)
+    added: Words = np.sum(sent, axis=0, dtype=np.uint32)
+    return added & np.uint32(2**record.bits - 1)
 
 
 @pytest.mark.parametrize("tolerated", [0.0, 0.1])
@@ -36,7 +38,7 @@ def test_declared_honest_shares_carry_the_promised_noise(tolerated: float) -> No
     encoding = record.encoding(LENGTH)
     noise = encoding.decode(total(record, record.shares.honest), 0.47) / 0.47
     found = float((noise**2).mean())
-    low, high = stats.chi2.ppf([5e-7, 1 - 5e-7], LENGTH) / LENGTH
+    low, high = (stats.chi2.ppf(chance, LENGTH) / LENGTH for chance in (5e-7, 1 - 5e-7))
 
     def accepted(scale: float) -> bool:
         return bool(low < found / (scale * 1.5 * encoding.sensitivity / encoding.norm) ** 2 < high)
@@ -52,7 +54,7 @@ def test_a_mean_says_how_much_noise_is_in_it(survivors: int) -> None:
     record = privacy()
     words = total(record, survivors)
     mean = record.read_sum(words, length=LENGTH, clip_norm=0.47, survivors=survivors, weight=math.nan)
-    low, high = stats.chi2.ppf([5e-7, 1 - 5e-7], LENGTH) / LENGTH
+    low, high = (stats.chi2.ppf(chance, LENGTH) / LENGTH for chance in (5e-7, 1 - 5e-7))
     found = float((mean.value.astype(np.float64) ** 2).mean())
 
     def accepted(scale: float) -> bool:
@@ -134,7 +136,7 @@ def test_the_limit_of_contributions(limit: object, expected: int | None) -> None
         ({"clip": "adaptive", "noise_multiplier": 10.0}, "count_std is 5.0; it must be above 5, half the noise"),
     ],
 )
-def test_settings_that_do_not_fit_the_population_are_refused(changes: dict[str, object], named: str) -> None:
+def test_settings_that_do_not_fit_the_population_are_refused(changes: dict[str, Any], named: str) -> None:
     with pytest.raises(InvalidInput, match=named):
         privacy(**changes)
 

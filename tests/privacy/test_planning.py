@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -93,10 +94,10 @@ def test_few_clients_all_take_part_and_are_told_when_it_is_hopeless() -> None:
         ({"dropouts": 0.4}, "dropouts"),
     ],
 )
-def test_bad_plans_are_refused(changes: dict[str, object], named: str) -> None:
-    setting: dict[str, object] = {"clients": 20, "epsilon": 8.0, "delta": 1e-5, "parameters": 1000}
+def test_bad_plans_are_refused(changes: dict[str, Any], named: str) -> None:
+    setting: dict[str, Any] = {"clients": 20, "epsilon": 8.0, "delta": 1e-5, "parameters": 1000}
     with pytest.raises(InvalidInput, match=named):
-        plan(**(setting | changes))  # type: ignore[arg-type]
+        plan(**(setting | changes))
 
 
 def test_large_delta_on_request() -> None:

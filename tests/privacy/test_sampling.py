@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from lowkey.errors import InvalidInput
-from lowkey.privacy import SAMPLINGS, FixedSizeSampling, PoissonSampling, Sampling, flip_coin, make_sampling
+from lowkey.privacy import SAMPLINGS, FixedSizeSampling, PoissonSampling, flip_coin, make_sampling
 from lowkey.rng import OSSecrets, PublicStream
 
 PAPER = PoissonSampling(population=6000, probability=1 / 60)
@@ -105,14 +107,14 @@ def test_the_coin_has_64_bits_and_never_too_many_heads() -> None:
     assert flip_coin(Words(1), 2.0**-64) is False
     assert flip_coin(Words(), 1.0) is True
     source = OSSecrets().source()
-    heads = sum(flip_coin(source, 0.25) for _ in range(20_000))
-    assert stats.binomtest(heads, 20_000, 0.25).pvalue > 1e-6  # false alarm 1e-6
+    count = sum(flip_coin(source, 0.25) for _ in range(20_000))
+    assert stats.binomtest(count, 20_000, 0.25).pvalue > 1e-6  # false alarm 1e-6
     for bad in (0.0, -0.1, 1.1, float("nan")):
         with pytest.raises(InvalidInput, match="coin"):
             flip_coin(source, bad)
 
 
-MODES: list[tuple[dict[str, object], str, float, float, int]] = [
+MODES: list[tuple[dict[str, Any], str, float, float, int]] = [
     ({"mode": None, "cohort": 100}, "poisson_padded", 1 / 60, 1.0, 160),
     ({"mode": None, "cohort": 6000}, "all", 1.0, 1.0, 6000),
     ({"mode": "all", "cohort": 6000}, "all", 1.0, 1.0, 6000),
@@ -124,8 +126,8 @@ MODES: list[tuple[dict[str, object], str, float, float, int]] = [
 
 
 @pytest.mark.parametrize(("options", "mode", "probability", "coin", "roster"), MODES)
-def test_modes(options: dict[str, object], mode: str, probability: float, coin: float, roster: int) -> None:
-    sampling: Sampling = make_sampling(population=6000, **options)  # type: ignore[arg-type]
+def test_modes(options: dict[str, Any], mode: str, probability: float, coin: float, roster: int) -> None:
+    sampling = make_sampling(population=6000, **options)
     assert (sampling.mode, sampling.population, sampling.roster_size) == (mode, 6000, roster)
     assert (sampling.probability, sampling.coin) == pytest.approx((probability, coin))
     assert sampling.expected_size == pytest.approx(6000 * probability * coin)
@@ -166,9 +168,9 @@ def test_samplings_are_named_with_the_nearest() -> None:
         ({"mode": "secret_poisson", "cohort": 10, "roster": 20.5}, "privacy.roster is 20.5; it must be a whole number"),
     ],
 )
-def test_contradictions_are_refused(options: dict[str, object], named: str) -> None:
+def test_contradictions_are_refused(options: dict[str, Any], named: str) -> None:
     with pytest.raises(InvalidInput, match=named):
-        make_sampling(population=30, **options)  # type: ignore[arg-type]
+        make_sampling(population=30, **options)
 
 
 @pytest.mark.parametrize(
@@ -182,9 +184,9 @@ def test_contradictions_are_refused(options: dict[str, object], named: str) -> N
         ({"population": 9, "probability": 0.1, "coin": 1.1}, "coin"),
     ],
 )
-def test_impossible_chances_are_refused(options: dict[str, float], named: str) -> None:
+def test_impossible_chances_are_refused(options: dict[str, Any], named: str) -> None:
     with pytest.raises(InvalidInput, match=named):
-        PoissonSampling(**options)  # type: ignore[arg-type]
+        PoissonSampling(**options)
 
 
 @pytest.mark.parametrize("size", [0, 10])

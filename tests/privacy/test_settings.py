@@ -6,6 +6,7 @@ import math
 import subprocess
 import sys
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ def test_noise_is_calibrated_to_the_target() -> None:
     event = make_sampling(None, population=6000, cohort=100).event(float(noise))
     assert claimed_epsilon([replace(event, count=200)], 1e-5) <= 1.0
     assert (resolved.sampling, resolved.bits, resolved.max_contributions) == ("poisson_padded", 24, 10)
-    chosen = {"noise_multiplier": "auto", "sampling": None, "bits": None, "max_contributions": "auto"}
+    chosen: dict[str, Any] = {"noise_multiplier": "auto", "sampling": None, "bits": None, "max_contributions": "auto"}
     assert replace(resolved, **chosen) == FASHION  # nothing else has changed
 
 
@@ -56,16 +57,16 @@ def test_given_noise_is_kept() -> None:
         (4, 6000, 200, 4),
     ],
 )
-def test_limits(limit: object, clients: int, rounds: int | None, expected: object) -> None:
-    settings = ClientPrivacy(clip_norm=1.0, noise_multiplier=1.5, max_contributions=limit)  # type: ignore[arg-type]
+def test_limits(limit: Any, clients: int, rounds: int | None, expected: object) -> None:
+    settings = ClientPrivacy(clip_norm=1.0, noise_multiplier=1.5, max_contributions=limit)
     assert settings.resolve(clients=clients, cohort=100, rounds=rounds).max_contributions == expected
 
 
 @pytest.mark.parametrize(
     ("bits", "ratio", "expected"), [(None, 1.0, 24), (None, 0.99, 20), (None, 0.05, 20), (16, 1.0, 16), (24, 0.05, 24)]
 )
-def test_bits_follow_the_ratio_unless_given(bits: object, ratio: float, expected: int) -> None:
-    settings = ClientPrivacy(clip_norm=1.0, noise_multiplier=1.5, bits=bits)  # type: ignore[arg-type]
+def test_bits_follow_the_ratio_unless_given(bits: Any, ratio: float, expected: int) -> None:
+    settings = ClientPrivacy(clip_norm=1.0, noise_multiplier=1.5, bits=bits)
     for limit in ("auto", 3):  # the second has no other open choice
         some = replace(settings, max_contributions=limit, sampling="poisson_padded")
         assert some.resolve(clients=6000, cohort=100, ratio=ratio, rounds=10).bits == expected
@@ -125,7 +126,7 @@ print("dp_accounting" in sys.modules)
 
 
 @pytest.mark.parametrize("missing", [{"epsilon": None}, {"rounds": None}, {"epsilon": None, "rounds": None}])
-def test_noise_cannot_be_calibrated_to_nothing(missing: dict[str, None]) -> None:
+def test_noise_cannot_be_calibrated_to_nothing(missing: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match=r"'auto', which needs privacy\.epsilon and the number of rounds"):
         replace(FASHION, **missing).resolve(clients=6000, cohort=100)
 
@@ -151,7 +152,7 @@ PROMISES_NOTHING: list[tuple[str, list[object]]] = [
 @pytest.mark.parametrize(
     ("setting", "value"), [(setting, value) for setting, values in PROMISES_NOTHING for value in values]
 )
-def test_values_that_promise_nothing_are_refused(setting: str, value: object) -> None:
+def test_values_that_promise_nothing_are_refused(setting: str, value: Any) -> None:
     with pytest.raises(InvalidInput, match=rf"privacy\.{setting} is "):
         replace(FASHION, **{setting: value})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -33,7 +34,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [base / "open", base / "private"]
 
 
-def rewrite(path: Path, source: Path, *lines: dict[str, object]) -> Path:
+def rewrite(path: Path, source: Path, *lines: Mapping[str, object]) -> Path:
     """A run whose last rounds say something else."""
     old = RunDirectory.open(source)
     RunDirectory.create(path, old.config)

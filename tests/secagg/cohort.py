@@ -41,7 +41,7 @@ def make_vectors(session: Session, seed: int = 0) -> dict[int, Words]:
 
 
 def plain_sum(session: Session, vectors: Mapping[int, Words], ids: Collection[int]) -> list[int]:
-    return [int(n) % 2**session.bits for n in sum(vectors[u].astype(object) for u in ids)]
+    return [int(n) % 2**session.bits for n in np.sum([vectors[u].astype(object) for u in ids], axis=0)]
 
 
 class Cohort:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +13,7 @@ from lowkey.errors import ProtocolViolation, RoundFailed
 from tests.secagg.cohort import Cohort, make_session, make_vectors, plain_sum
 
 
-def survivors(cohort: Cohort, dropouts: dict[int, Collection[int]]) -> list[int]:
+def survivors(cohort: Cohort, dropouts: Mapping[int, Collection[int]]) -> list[int]:
     """Only those who leave before their vector is sent are missing from the sum."""
     gone = {u for stage in (0, 1, 2) for u in dropouts.get(stage, ())}
     return [u for u in cohort.session.roster if u not in gone]

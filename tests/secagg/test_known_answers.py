@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -103,8 +104,9 @@ def test_texts_under_the_signatures() -> None:
 def test_fields_of_an_advert_have_fixed_sizes(name: str, size: int, more: int) -> None:
     """Otherwise bytes could move from one field to the next, under the same signature."""
     advert = sign_advert(SESSION, Identity(client=2, signing_key=A), b"s" * 32, b"m" * 32, b"d" * 32)
+    change: dict[str, Any] = {name: bytes(size + more)}
     with pytest.raises(InvalidInput, match="must have 32, 32, 32 and 64"):
-        replace(advert, **{name: bytes(size + more)})
+        replace(advert, **change)
 
 
 def test_verify_keys_of_another_size_are_refused() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from lowkey import secagg
 from lowkey.errors import InvalidInput, ProtocolViolation
-from lowkey.rng import ReplaySecrets
+from lowkey.rng import BitSource, ReplaySecrets
 from lowkey.secagg import Advert, Confirmation, Delivery, Identity
 from tests.secagg.cohort import Cohort, make_session, make_vectors, next_attempt
 
@@ -112,9 +112,12 @@ def redirected(cohort: Cohort) -> Delivery:
 
 def replayed(cohort: Cohort) -> Delivery:
     """Shares of another attempt under the very same keys."""
-    session = next_attempt(SESSION)
-    again = Cohort(session)
-    again.source = lambda client, stage: cohort.source(client, stage)  # type: ignore[method-assign]
+
+    class SameKeys(Cohort):
+        def source(self, client: int, stage: str) -> BitSource:
+            return cohort.source(client, stage)
+
+    again = SameKeys(next_attempt(SESSION))
     again.advertise()
     again.share()
     delivery = cohort.deliveries[VICTIM]

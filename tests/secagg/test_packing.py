@@ -43,4 +43,4 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"below 2\^20"):
         pack(np.array([2**20], np.uint32), 20)
     with pytest.raises(InvalidInput, match="uint32"):
-        pack(values.astype(np.int64), 20)  # type: ignore[arg-type]
+        pack(values.astype(np.int64), 20)

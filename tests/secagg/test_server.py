@@ -57,7 +57,7 @@ def test_vectors_that_do_not_fit_come_late_or_twice_are_not_added() -> None:
     tally = secagg.Tally(SESSION, (), SESSION.roster)
     good = np.ones(50, np.uint32)
     assert not tally.add(BAD, np.ones(49, np.uint32))
-    assert not tally.add(BAD, good.astype(np.int64))  # type: ignore[arg-type]
+    assert not tally.add(BAD, good.astype(np.int64))
     assert not tally.add(1, good)
     for u in OTHERS:
         assert tally.add(u, good)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import combinations
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -84,10 +85,10 @@ def test_graph_stays_connected_without_any_k_minus_1_members() -> None:
     ],
     ids=str,
 )
-def test_what_is_unsafe_cannot_be_built(change: dict[str, object], message: str) -> None:
+def test_what_is_unsafe_cannot_be_built(change: dict[str, Any], message: str) -> None:
     session = make_session(10, 8)
     with pytest.raises(InvalidInput, match=message):
-        replace(session, **change)  # type: ignore[arg-type]
+        replace(session, **change)
 
 
 @pytest.mark.parametrize(
@@ -106,18 +107,18 @@ def test_what_is_unsafe_cannot_be_built(change: dict[str, object], message: str)
     ],
     ids=str,
 )
-def test_what_is_just_safe_can_be_built(change: dict[str, object]) -> None:
-    session = replace(make_session(10, 8), **change)  # type: ignore[arg-type]
+def test_what_is_just_safe_can_be_built(change: dict[str, Any]) -> None:
+    session = replace(make_session(10, 8), **change)
     assert {name: getattr(session, name) for name in change} == change
 
 
 def test_every_field_is_in_the_digest() -> None:
     session = make_session(10, 8, shares_needed=6)
-    changes: list[dict[str, object]] = [
+    changes: list[dict[str, Any]] = [
         {"run": "other"}, {"round": 2}, {"attempt": 1}, {"roster": tuple(range(10))}, {"min_survivors": 9},
         {"colluders": 1}, {"neighbours": 8}, {"shares_needed": 7}, {"bits": 21}, {"length": 51}, {"terms": bytes(32)},
     ]  # fmt: skip
-    digests = {replace(session, **change).digest for change in changes}  # type: ignore[arg-type]
+    digests = {replace(session, **change).digest for change in changes}
     assert len(digests | {session.digest}) == len(changes) + 1
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -90,15 +92,15 @@ def test_arguments_stay_as_they_were(averaging: Averaging) -> None:
 
 
 @pytest.mark.parametrize("decay", [1.0, -0.1, float("nan"), "0.9", True])
-def test_a_decay_out_of_range_is_refused(decay: object) -> None:
+def test_a_decay_out_of_range_is_refused(decay: Any) -> None:
     with pytest.raises(InvalidInput, match=r"averaging\.decay"):
-        ExponentialAverage(decay=decay)  # type: ignore[arg-type]
+        ExponentialAverage(decay=decay)
 
 
 @pytest.mark.parametrize("start", [0, -3, 1.5, True])
-def test_a_start_before_the_first_round_is_refused(start: object) -> None:
+def test_a_start_before_the_first_round_is_refused(start: Any) -> None:
     with pytest.raises(InvalidInput, match=r"averaging\.start"):
-        TailAverage(start=start)  # type: ignore[arg-type]
+        TailAverage(start=start)
 
 
 def test_averages_are_named_with_the_nearest() -> None:

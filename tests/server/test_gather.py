@@ -10,9 +10,10 @@ from lowkey.errors import InvalidInput
 from lowkey.protocols import Decoder, Operator
 from lowkey.rng import PublicStream
 from lowkey.server import GATHERS, Decode, DecodeMean, ErrorFeedback, Gather, Momentum
+from lowkey.types import FloatArray
 
 
-def normal(seed: int, length: int) -> np.ndarray:
+def normal(seed: int, length: int) -> FloatArray:
     return np.random.default_rng(seed).normal(size=length).astype(np.float32)
 
 
@@ -117,7 +118,7 @@ def test_noise_in_the_error_is_known() -> None:
     rule, operator = ErrorFeedback(rate=0.35, momentum=0.9), WholeOperator(50_000)
     state, decode = rule.init(operator), Recorder(operator, share=0.0)
     for number in range(30):
-        gathered = rule.gather(state, 0.2 * normal(number, 50_000), operator, decode, 0.2)
+        gathered = rule.gather(state, np.float32(0.2) * normal(number, 50_000), operator, decode, 0.2)
         state = gathered.state
         assert gathered.noise == decode.told[-1][1]
     assert decode.told[0][1] == pytest.approx(0.35 * 0.2)

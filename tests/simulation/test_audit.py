@@ -7,6 +7,7 @@ are those of other seeds.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -101,7 +102,7 @@ def test_the_worst_roster_leaves_the_noise_that_is_promised_and_no_more() -> Non
     assert (rounds.members, rounds.canaries) == (40, 32)
     view = rounds.play(0, np.zeros(32, np.bool_), masked=False)
     encoding = rounds.privacy.encoding(view.size)
-    promised = LOSSY.noise_multiplier * encoding.sensitivity / encoding.norm
+    promised = float(LOSSY.noise_multiplier) * encoding.sensitivity / encoding.norm
     assert np.std(view) == pytest.approx(promised, rel=0.05)
 
 
@@ -115,8 +116,9 @@ def test_masked_rounds_show_the_same(defect: Defect | None) -> None:
 
 
 def test_canaries_are_clipped_unless_that_is_the_defect() -> None:
-    for defect, size in ((None, 1.0), ("no-clipping", 10.0)):
-        rounds = CanaryRounds.of(replace(QUIET, noise_multiplier=0.1), 20, defect, SECRETS)  # type: ignore[arg-type]
+    cases: list[tuple[Defect | None, float]] = [(None, 1.0), ("no-clipping", 10.0)]
+    for defect, size in cases:
+        rounds = CanaryRounds.of(replace(QUIET, noise_multiplier=0.1), 20, defect, SECRETS)
         view = rounds.play(0, np.ones(20, np.bool_), masked=False)
         np.testing.assert_allclose(view[:20], size, atol=0.6)
         np.testing.assert_allclose(view[20:], 0.0, atol=0.6)
@@ -142,9 +144,9 @@ def test_workers_change_nothing() -> None:
         (QUIET, {"canaries": 100, "guesses": 200}, "canaries is 100"),
     ],
 )
-def test_impossible_audits(privacy: ClientPrivacy, changes: dict[str, int], named: str) -> None:
+def test_impossible_audits(privacy: ClientPrivacy, changes: dict[str, Any], named: str) -> None:
     with pytest.raises(InvalidInput, match=named):
-        run_audit(privacy, members=10, **changes)  # type: ignore[arg-type]
+        run_audit(privacy, members=10, **changes)
 
 
 def test_rosters_of_the_scheme_are_taken_as_known() -> None:

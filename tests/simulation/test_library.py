@@ -14,12 +14,13 @@ from torch import nn
 
 import lowkey
 from lowkey.errors import InvalidInput
+from lowkey.protocols import Codec
 from lowkey.rng import ReplaySecrets
 from tests.simulation.blobs import blobs
 
 README = Path(__file__).parents[2] / "README.md"
 PRIVACY = lowkey.ClientPrivacy(clip_norm=0.5, noise_multiplier=0.8, delta=1e-3)
-CODECS = {
+CODECS: dict[str, Codec] = {
     "fl-std": lowkey.WholeUpdate(),
     "fl-rnd": lowkey.RandomSubset(ratio=0.5),
     "fl-freq": lowkey.LowPassDCT(ratio=0.5),
@@ -63,7 +64,7 @@ def test_replay_gives_the_same_private_model_with_and_without_workers() -> None:
         )  # fmt: skip
         assert result.epsilon is None
         weights.append(result.weights)
-    np.testing.assert_array_equal(*weights)
+    np.testing.assert_array_equal(weights[0], weights[1])
 
 
 def test_own_metrics_and_target() -> None:
@@ -115,6 +116,10 @@ def simulated(**changes: Any) -> lowkey.Simulation:
     return lowkey.simulate(**(setting | changes))
 
 
+def made(name: str, **setting: Any) -> lowkey.Scheme:
+    return lowkey.scheme(name, **setting)
+
+
 def chunked(ratio: float) -> lowkey.Scheme:
     return lowkey.scheme("fl-cs", clients=10, cohort=5, codec=lowkey.ChunkedDCT(ratio=ratio, chunks=2))
 
@@ -135,14 +140,14 @@ def private(**changes: Any) -> lowkey.Scheme:
         (lambda: simulated(scheme=chunked(1e-9)), r"codec\.ratio is 1e-09"),
         (lambda: simulated(scheme=chunked(1e-9), workers=2), r"codec\.ratio is 1e-09"),
         (lambda: simulated(model=nn.Sequential(nn.Linear(5, 2), nn.BatchNorm1d(2))), "BatchNorm1d"),
-        (lambda: lowkey.scheme("fl-std", clients=10, cohort=None), r"cohort is None"),  # type: ignore[arg-type]
-        (lambda: lowkey.scheme("fl-std", clients=10, cohort=2.5), r"cohort is 2\.5"),  # type: ignore[arg-type]
-        (lambda: lowkey.scheme("fl-std", clients=None, cohort=5), r"is None"),  # type: ignore[arg-type]
+        (lambda: made("fl-std", clients=10, cohort=None), r"cohort is None"),
+        (lambda: made("fl-std", clients=10, cohort=2.5), r"cohort is 2\.5"),
+        (lambda: made("fl-std", clients=None, cohort=5), r"is None"),
         (lambda: lowkey.scheme("fl-std", clients=10, cohort=5, seed=-1), r"seed is -1; it must be at least 0"),
         (lambda: lowkey.scheme("fl-sdt", clients=10, cohort=5), r"federation\.scheme is 'fl-sdt'"),
         (lambda: lowkey.scheme("fl-std-dp", clients=10, cohort=5), "needs privacy settings"),
         (lambda: lowkey.scheme("fl-std", clients=10, cohort=5, privacy=PRIVACY), "gives no privacy"),
-        (lambda: lowkey.scheme("fl-std-dp", clients=10, cohort=None, privacy=PRIVACY), "cohort"),  # type: ignore[arg-type]
+        (lambda: made("fl-std-dp", clients=10, cohort=None, privacy=PRIVACY), "cohort"),
         (lambda: private(noise_multiplier=0), r"noise_multiplier is 0, which protects nobody"),
         (lambda: private(noise_multiplier=-1.0), r"noise_multiplier is -1\.0"),
         (lambda: private(noise_multiplier="auto"), "needs privacy.epsilon and the number of rounds"),

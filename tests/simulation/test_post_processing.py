@@ -16,8 +16,9 @@ from lowkey.learning import TorchEvaluator, model_vector
 from lowkey.privacy import Ledger
 from lowkey.protocols import LocalUpdate
 from lowkey.rng import ReplaySecrets
-from lowkey.server import AVERAGES, OPTIMISERS
+from lowkey.server import AVERAGES, OPTIMISERS, Averaging
 from lowkey.simulation import InProcess, run
+from lowkey.types import Evaluation
 from tests.conftest import tiny_config
 from tests.simulation.blobs import blobs
 
@@ -48,16 +49,18 @@ def test_post_processing_spends_nothing(tmp_path: Path, optimiser: str, average:
     assert set(spent[2].values()) == {None}  # replayed secrets: the same price, and no claim
 
 
-def trained(averaging: lowkey.TailAverage | lowkey.LastIterate | lowkey.ExponentialAverage, rounds: int = 6):
+def trained(
+    averaging: Averaging, rounds: int = 6
+) -> tuple[lowkey.Simulation, nn.Linear, list[np.ndarray], TorchEvaluator]:
     """The result, the model, and every vector that was evaluated on the way."""
     clients, test = blobs(clients=20)
     torch.manual_seed(0)
     model, seen = nn.Linear(5, 2), list[np.ndarray]()
     judge = TorchEvaluator(nn.Linear(5, 2), test)
 
-    def evaluate(weights: np.ndarray) -> dict[str, float]:
+    def evaluate(weights: np.ndarray) -> Evaluation:
         seen.append(weights.copy())
-        return dict(judge(weights))  # type: ignore[arg-type]
+        return judge(weights)
 
     scheme = lowkey.scheme("fl-std", clients=20, cohort=10, server=lowkey.Adam(rate=0.05), averaging=averaging)
     result = lowkey.simulate(scheme=scheme, model=model, clients=clients, rounds=rounds, workers=0, evaluate=evaluate)
@@ -97,7 +100,7 @@ def test_what_is_evaluated_and_loaded_is_the_average() -> None:
     np.testing.assert_allclose(seen, by_hand, rtol=1e-5, atol=1e-7)  # clients went on from the same iterates
     assert not np.allclose(seen[-1], iterates[-1], rtol=1e-3)
     for metrics, average in zip(result.metrics, by_hand, strict=True):
-        alone = judge(np.float32(average))
+        alone = judge(np.asarray(average, np.float32))
         assert metrics["loss"] == pytest.approx(alone["loss"], rel=1e-5)
         assert metrics["accuracy"] == pytest.approx(alone["accuracy"], abs=0.003)
     np.testing.assert_array_equal(result.weights, seen[-1])

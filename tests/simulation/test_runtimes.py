@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from lowkey.protocols import LocalUpdate
 from lowkey.rng import OSSecrets, ReplaySecrets, Secrets
 from lowkey.simulation import InProcess, WorkerPool
 from lowkey.timing import StageClock
+from tests.conftest import sent_vector
 
 DIMENSION = 500
 
@@ -66,7 +67,7 @@ def test_replies_come_in_the_order_of_the_requests(kind: str) -> None:
     with runtime(kind, scheme_for("fl-std"), Pull(act=lambda c: time.sleep(0.02 * (c % 3)))) as ask:
         for number in (1, 2):
             requests = {c: Request(round=number, weights=ZEROS) for c in clients}
-            replies = [(c, r.round, r.weight, r.vector.copy()) for c, r in ask(requests)]
+            replies = [(c, r.round, r.weight, sent_vector(r).copy()) for c, r in ask(requests)]
             assert [c for c, *_ in replies] == clients
             for client, number_, weight, vector in replies:
                 alone = Pull().train(ZEROS, client, np.random.default_rng(0))
@@ -126,16 +127,20 @@ def test_an_abandoned_round_leaves_clean_workers() -> None:
     with runtime("2", scheme_for("fl-std"), Pull()) as ask:
         replies = iter(ask({c: Request(round=1, weights=ZEROS) for c in range(9)}))
         next(replies)
-        replies.close()  # type: ignore[attr-defined]
+        assert isinstance(replies, Generator)
+        replies.close()
         ones = np.ones(DIMENSION, np.float32)
         for client, reply in ask({c: Request(round=2, weights=ones) for c in range(9)}):
             alone = Pull().train(ones, client, np.random.default_rng(0))
-            np.testing.assert_allclose(reply.vector, alone.update * np.float32(reply.weight), rtol=1e-5, atol=1e-7)
+            np.testing.assert_allclose(
+                sent_vector(reply), alone.update * np.float32(reply.weight), rtol=1e-5, atol=1e-7
+            )
 
 
 def test_closing_ends_all_processes() -> None:
     with runtime("2", scheme_for(), Pull()) as ask:
-        processes = [worker.process for worker in ask._workers]  # type: ignore[attr-defined]
+        assert isinstance(ask, WorkerPool)
+        processes = [worker.process for worker in ask._workers]
         assert all(process.is_alive() for process in processes)
     assert not any(process.is_alive() for process in processes)
 
@@ -167,7 +172,8 @@ def test_workers_share_the_trainers_data() -> None:
     with runtime("2", scheme_for(), Pull(act=read)) as ask:
         for _ in ask({c: Request(round=1, weights=ZEROS) for c in range(4)}):
             pass
-        for worker in ask._workers:  # type: ignore[attr-defined]
+        assert isinstance(ask, WorkerPool)
+        for worker in ask._workers:
             held = Path(f"/proc/{worker.process.pid}/smaps_rollup").read_text(encoding="ascii")
             private = sum(int(held.split(f"{kind}:")[1].split()[0]) for kind in ("Private_Clean", "Private_Dirty"))
             assert private < 128 * 1024  # in units of 1024 bytes

@@ -6,7 +6,7 @@ import gzip
 import hashlib
 import http.server
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -59,7 +59,8 @@ def test_bundled_sample() -> None:
     assert np.bincount(data.test_labels).tolist() == [100] * 10
     inputs, targets = data.test()
     assert inputs.shape == (1000, 1, 28, 28)
-    assert (inputs.dtype, targets.dtype) == (np.float32, np.int64)
+    assert inputs.dtype == np.float32
+    assert targets.dtype == np.int64
     assert inputs.min() == 0.0
     assert inputs.max() == 1.0
 
@@ -77,9 +78,9 @@ def test_missing_file_says_what_to_do(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [lambda b: b[:-7], lambda b: b[:100] + b"x" + b[101:], lambda b: b"not gzip"])
-def test_damaged_file_is_refused_and_left_alone(directory: Path, damage: object) -> None:
+def test_damaged_file_is_refused_and_left_alone(directory: Path, damage: Callable[[bytes], bytes]) -> None:
     path = directory / f"{FILES[0]}.gz"
-    broken = damage(path.read_bytes())  # type: ignore[operator]
+    broken = damage(path.read_bytes())
     path.write_bytes(broken)
     with pytest.raises(DataError, match="fetch it again"):
         load_fashion_mnist(directory)

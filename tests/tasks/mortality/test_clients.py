@@ -25,7 +25,7 @@ def test_features_and_labels_stay_together(tmp_path: Path) -> None:
     assert len(clients) == 8
     for client in range(8):
         inputs, died = clients[client]
-        assert (inputs.dtype, died.dtype) == (np.float32, np.float32)
+        assert inputs.dtype == died.dtype == np.float32
         assert inputs.shape == (data.clients.sizes[client], len(data.feature_names))
         np.testing.assert_array_equal(inputs[:, [raised]].toarray().ravel(), died)
         assert died.sum() >= 1

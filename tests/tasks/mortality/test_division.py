@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -55,8 +57,9 @@ def test_no_patient_is_on_both_sides_or_in_two_virtual_hospitals(seed: int, min_
     patients = rng.integers(0, 150, 400)
     died = np.isin(patients, np.arange(60)) & (rng.random(400) < 0.7)
     hospitals = rng.integers(0, 5, 400)
-    kind = "natural" if natural else "virtual"
-    layout = Layout(kind=kind, admissions_per_client=40, min_deaths=min_deaths, min_admissions=5)
+    layout = Layout(
+        kind="natural" if natural else "virtual", admissions_per_client=40, min_deaths=min_deaths, min_admissions=5
+    )
     division = divide(died, layout, rng=rng, patients=patients, hospitals=hospitals)
     assert not set(patients[division.train]) & set(patients[division.test])
     assert len(division.train) + len(division.test) + division.excluded_admissions == 400
@@ -117,8 +120,9 @@ def test_seed_decides() -> None:
 def test_bad_requests_are_refused() -> None:
     died = np.arange(100) % 10 == 0
     rng = np.random.default_rng(0)
+    wrong: Any = "real"
     with pytest.raises(InvalidInput, match="one of virtual, natural"):
-        Layout(kind="real")  # type: ignore[arg-type]
+        Layout(kind=wrong)
     with pytest.raises(InvalidInput, match="test_share is 1"):
         Layout(test_share=1)
     with pytest.raises(InvalidInput, match="no hospital ids"):

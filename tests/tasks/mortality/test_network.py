@@ -28,6 +28,7 @@ from lowkey.tasks.mortality.parts import OBJECTIVE
 def patients(size: int = 60, features: int = 30, seed: int = 0) -> tuple[scipy.sparse.csr_array, np.ndarray]:
     rng = np.random.default_rng(seed)
     rows = scipy.sparse.random_array((size, features), density=0.1, format="csr", dtype=np.float32, rng=rng)
+    assert isinstance(rows, scipy.sparse.csr_array)
     return rows, (rng.random(size) < 0.2).astype(np.int64)
 
 
@@ -45,12 +46,12 @@ def test_sparse_inputs_learn_and_evaluate_as_dense_ones() -> None:
         .update
         for inputs in (rows, rows.toarray())
     ]
-    np.testing.assert_array_equal(*updates)
+    np.testing.assert_array_equal(updates[0], updates[1])
     found = [
-        TorchEvaluator(module, (inputs, died), objective=OBJECTIVE, batch_size=7)(weights)
+        dict[str, Any](TorchEvaluator(module, (inputs, died), objective=OBJECTIVE, batch_size=7)(weights))
         for inputs in (rows, rows.toarray())
     ]
-    np.testing.assert_allclose(*(metrics.pop("calibration") for metrics in found), rtol=1e-5)
+    np.testing.assert_allclose(found[0].pop("calibration"), found[1].pop("calibration"), rtol=1e-5)
     assert found[0] == pytest.approx(found[1], abs=1e-5)
     assert {"accuracy", "loss", "auroc", "balanced_accuracy", "sensitivity", "specificity"} <= found[0].keys()
 
@@ -73,6 +74,9 @@ class Largest(TorchDispatchMode):
 
     numbers = 0
 
+    def __init__(self) -> None:
+        TorchDispatchMode.__init__(self)
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         for part in tree_leaves((args, kwargs, result)):
@@ -83,8 +87,10 @@ class Largest(TorchDispatchMode):
 
 class WatchedMLP(MortalityMLP):
     def forward(self, inputs: Any) -> Tensor:
+        forward: Any = super().forward
         with Largest():
-            return super().forward(inputs)
+            outputs: Tensor = forward(inputs)
+        return outputs
 
 
 @pytest.mark.parametrize("sparse", [True, False])

@@ -8,7 +8,7 @@ import pytest
 
 from lowkey.errors import ConfigError, DataError
 from lowkey.experiments import find, override, parse
-from lowkey.learning import CLASSIFICATION, model_vector
+from lowkey.learning import CLASSIFICATION, Examples, model_vector
 from lowkey.tasks import FASHION_MNIST, MORTALITY, Study
 from lowkey.tasks.mortality.parts import OBJECTIVE
 from tests.tasks.mortality.tables import diabetes, sih, write
@@ -31,9 +31,15 @@ def of_diabetes(tmp_path: Path, *changes: str) -> Study:
     )
 
 
+def held_out(study: Study) -> Examples:
+    examples = MORTALITY.test(study)
+    assert examples is not None
+    return examples
+
+
 def test_virtual_hospitals_are_as_many_as_asked(tmp_path: Path) -> None:
     study = of_diabetes(tmp_path)
-    clients, (rows, died) = MORTALITY.all_clients(study), MORTALITY.test(study)
+    clients, (rows, died) = MORTALITY.all_clients(study), held_out(study)
     assert len(clients) == 8
     inputs, targets = clients[0]
     assert inputs.shape[1] == rows.shape[1]
@@ -56,7 +62,7 @@ def test_real_hospitals_must_be_counted_right(tmp_path: Path) -> None:
 def test_pooled_data_has_one_owner_and_the_same_test(tmp_path: Path) -> None:
     apart = of_diabetes(tmp_path)
     pooled = of_diabetes(tmp_path, "federation.clients=1", "federation.cohort=1", "data.pooled=true")
-    assert (MORTALITY.test(apart)[0] != MORTALITY.test(pooled)[0]).nnz == 0
+    assert (held_out(apart)[0] != held_out(pooled)[0]).nnz == 0
     (everything, died) = MORTALITY.all_clients(pooled)[0]
     assert everything.shape[0] == len(died) == sum(len(MORTALITY.all_clients(apart)[c][1]) for c in range(8))
 
