@@ -65,8 +65,8 @@ class Terms:
             checks.at_least(name, getattr(self, name), 1)
         if not self.honest <= self.min_survivors <= self.members:
             raise InvalidInput(
-                f"honest, min_survivors and members are {self.honest}, {self.min_survivors} and {self.members}; none may "
-                "exceed the next"
+                f"honest, min_survivors and members are {self.honest}, {self.min_survivors} and {self.members}; "
+                "none may exceed the next"
             )
         for name in ("noise_multiplier", "delta", "coin"):
             object.__setattr__(self, name, float(getattr(self, name)))  # 1 and 1.0 have one digest

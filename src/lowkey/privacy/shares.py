@@ -11,7 +11,7 @@ from lowkey.errors import InvalidInput
 
 
 class NoiseShares(NamedTuple):
-    """What a round needs, fixed and public before the run: ``honest`` of ``min_survivors`` shares carry all the noise."""
+    """What a round needs, fixed and public before the run: any ``honest`` shares carry all the noise."""
 
     min_survivors: int
     honest: int

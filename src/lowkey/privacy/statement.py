@@ -54,7 +54,7 @@ def guarantee_lines(
     ]
     if shares is not None and event.roster is not None:
         lines.append(
-            f"Noise: whole while {shares.min_survivors} of {event.roster} members stay, of whom κ = {shares.honest} are "
-            f"honest and up to c_max = {shares.min_survivors - shares.honest} collude with the server."
+            f"Noise: whole while {shares.min_survivors} of {event.roster} members stay, of whom κ = {shares.honest} "
+            f"are honest and up to c_max = {shares.min_survivors - shares.honest} collude with the server."
         )
     return [*lines, f"Not covered: {'; '.join(NOT_COVERED)}."]

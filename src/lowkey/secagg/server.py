@@ -165,5 +165,5 @@ def _recover(session: Session, client: ClientId, held: Mapping[ClientId, Mapping
 def _require_enough(session: Session, count: int, what: str) -> None:
     if count < session.min_survivors:
         raise RoundFailed(
-            f"{count} of {session.members} members {what}; at least {session.min_survivors} are needed, repeat the round"
+            f"{count} of {session.members} members {what}; at least {session.min_survivors} are needed; try again"
         )
