@@ -44,7 +44,7 @@ class Stopwatch:
         self.seconds[name] += time.perf_counter() - began
 
 
-def play(session, identities, watch):
+def run_session(session, identities, watch):
     """One attempt; every member has the same vector, so that the sum is easily checked."""
     verify_keys = {u: identity.verify_key for u, identity in identities.items()}
     vector = np.random.default_rng(0).integers(0, 2**BITS, session.length, dtype=np.uint32)
@@ -109,11 +109,11 @@ def main():
         for graph, (neighbours, shares_needed) in GRAPHS.items():
             session = Session(
                 run="benchmark", round=len(rows), attempt=0, roster=tuple(identities), members=MEMBERS,
-                min_survivors=MIN_SURVIVORS, colluders=COLLUDERS, neighbours=neighbours, shares_needed=shares_needed, bits=BITS,
-                length=length, terms=bytes(32),
+                min_survivors=MIN_SURVIVORS, colluders=COLLUDERS, neighbours=neighbours, shares_needed=shares_needed,
+                bits=BITS, length=length, terms=bytes(32),
             )  # fmt: skip
             watch, before = Stopwatch(), train()
-            play(session, identities, watch)
+            run_session(session, identities, watch)
             training, protocol = (before + train()) / 2, sum(watch.seconds.values())
             rows.append(
                 {

@@ -45,8 +45,10 @@ class Lock:
 
     Parameters
     ----------
-    path : the lock file; made when missing, empty, and left behind. It must be used for nothing else.
-    of : what it stands for, named when somebody else has it.
+    path : Path
+        The lock file; made when missing, empty, and left behind. It must be used for nothing else.
+    of : Path
+        What it stands for, named when somebody else has it.
     """
 
     # Record locks, unlike flock, are not inherited by forked workers, which may outlive a killed parent for a moment.

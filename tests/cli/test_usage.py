@@ -49,7 +49,7 @@ def test_ctrl_c_has_its_own_exit_code(tmp_path: Path, monkeypatch: pytest.Monkey
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("lowkey.cli.run.play", interrupted)
+    monkeypatch.setattr("lowkey.cli.run.simulate", interrupted)
     done = lowkey("run", "demo/fl-std", "--out", "run", cwd=tmp_path)
     assert done.returncode == 130
     assert "Traceback" not in done.stderr

@@ -393,7 +393,7 @@ def test_resolving_leaves_no_open_choice() -> None:
     assert (resolved.sampling, resolved.bits, resolved.max_contributions) == ("poisson_padded", 20, 10)
     assert load_config("fashion-mnist/fl-std-dp", auto).privacy.bits == 24  # nothing is compressed: larger numbers
     fewer = load_config("fashion-mnist/fl-std-dp", [*auto, "privacy.rounds=50"]).privacy
-    assert fewer.noise_multiplier < resolved.noise_multiplier  # calibrated for 50 rounds, whatever is played
+    assert fewer.noise_multiplier < resolved.noise_multiplier  # calibrated for 50 rounds, however many are run
     with pytest.raises(InvalidInput, match="resolve the configuration first"):
         _ = parse(
             override(find("fashion-mnist/fl-std-dp"), ["schedule.rounds=auto", "privacy.epsilon=1"])

@@ -127,8 +127,9 @@ def test_terms_have_one_digest_on_every_machine() -> None:
 def test_every_field_is_in_the_digest() -> None:
     changed = {
         "noise_multiplier": 1.55, "clip_rule": "norm at most 0.48", "bits": 16, "length": 1, "members": 161,
-        "min_survivors": 145, "honest": 127, "neighbours": 20, "shares_needed": 11, "delta": 1e-6, "scheme": "fl-std-dp",
-        "sampling": "fixed", "coin": 0.5, "codec": "dct(ratio=0.1)", "public_seed": 8, "model_size": 5,
+        "min_survivors": 145, "honest": 127, "neighbours": 20, "shares_needed": 11, "delta": 1e-6,
+        "scheme": "fl-std-dp", "sampling": "fixed", "coin": 0.5, "codec": "dct(ratio=0.1)", "public_seed": 8,
+        "model_size": 5,
     }  # fmt: skip
     assert changed.keys() == TERMS.to_json().keys()
     digests = {replace(TERMS, **{name: value}).digest() for name, value in changed.items()}  # type: ignore[arg-type]

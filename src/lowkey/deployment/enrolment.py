@@ -51,8 +51,10 @@ class OwnKeys:
 
     Parameters
     ----------
-    identity : its own.
-    verify_keys : of all clients, its own among them.
+    identity : Identity
+        Its own.
+    verify_keys : mapping of ClientId to bytes
+        Of all clients, its own among them.
     """
 
     def __init__(self, identity: Identity, verify_keys: Mapping[ClientId, bytes]) -> None:

@@ -95,9 +95,12 @@ def guard(runtime: Any, approved: Path, directory: Path) -> None:
 
     Parameters
     ----------
-    runtime : the module.
-    approved : list of the node.
-    directory : new and empty; apps that lie elsewhere, and what the server says about where, are of no interest.
+    runtime : object
+        The module.
+    approved : Path
+        List of the node.
+    directory : Path
+        New and empty; apps that lie elsewhere, and what the server says about where, are of no interest.
     """
     install, loader = runtime.install_from_fab, runtime.get_load_client_app_fn
     unpacked: Any = directory / "nothing"

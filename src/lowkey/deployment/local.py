@@ -45,10 +45,14 @@ class LocalFederation:
 
     Attributes
     ----------
-    home : its directory.
-    processes : superlink, superexec and one node-NNNN per client.
-    port : of the SuperLink.
-    node_ports : of the nodes' own interfaces.
+    home : Path
+        Its directory.
+    processes : Processes
+        Superlink, superexec and one node-NNNN per client.
+    port : int
+        Of the SuperLink.
+    node_ports : sequence of int
+        Of the nodes' own interfaces.
     """
 
     home: Path
@@ -141,10 +145,14 @@ def local_federation(
 
     Parameters
     ----------
-    config : resolved, with ``federation.clients`` nodes.
-    home : directory of keys, app and logs; one that exists is used again, with the same clients.
-    say : told what is going on.
-    environment : additions for the server's app and all nodes.
+    config : Config
+        Resolved, with ``federation.clients`` nodes.
+    home : Path
+        Directory of keys, app and logs; one that exists is used again, with the same clients.
+    say : callable
+        Told what is going on.
+    environment : mapping of str to str
+        Additions for the server's app and all nodes.
     """
     clients = config.federation.clients
     home = home.resolve()

@@ -31,11 +31,16 @@ def run_locally(
 
     Parameters
     ----------
-    config : from :func:`lowkey.load_config`, for the number of nodes.
-    out : run directory, as of a simulation; new, or with ``resume`` an existing one.
-    observers : called with the metrics of every round.
-    say : told what is going on before the first round.
-    environment : additions for the server's app and all nodes.
+    config : Config
+        From :func:`lowkey.load_config`, for the number of nodes.
+    out : Path
+        Run directory, as of a simulation; new, or with ``resume`` an existing one.
+    observers : sequence of Observer
+        Called with the metrics of every round.
+    say : callable
+        Told what is going on before the first round.
+    environment : mapping of str to str
+        Additions for the server's app and all nodes.
     """
     if resume:
         RunDirectory.open(out)

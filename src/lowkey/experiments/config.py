@@ -37,8 +37,8 @@ class Config:
         What the run is called, what it learns (a task of Lowkey or a module of yours), and the seed of all
         reproducible choices.
     data, model : records of the task
-        The tables ``[data]`` and ``[model]``. Of a task in a module of yours they are plain tables until ``study`` is
-        asked for: a node reads the configuration for every message, and most need not import the module.
+        The tables ``[data]`` and ``[model]``. For a task in a module of your own they stay plain tables until ``study``
+        is read: a node reads the configuration for every message, and most messages do not need the module.
     federation, training, schedule : FederationSettings, LocalSGD, Schedule
         Who learns together, what a client does in a round, how long it goes on.
     codec, decoder, gather, server, averaging : parts of a scheme

@@ -152,7 +152,7 @@ class RunDirectory:
             raise RunError(f"{file} is damaged ({error}); restore it from a copy") from error
 
     def trim_metrics(self, last_round: int) -> None:
-        """Forget rounds that no checkpoint remembers: they will be played again."""
+        """Forget rounds that no checkpoint remembers: they will be run again."""
         kept = [m for m in self.metrics() if m["round"] <= last_round]
         replace_file(self.path / "metrics.jsonl", "".join(json.dumps(m) + "\n" for m in kept).encode())
 

@@ -24,10 +24,14 @@ def exchange(
 
     Parameters
     ----------
-    contents : node and content of each message, by whatever names the receiver.
-    kind : message type, which chooses the handler.
-    group : shown in Flower's own logs.
-    seconds : when to stop waiting. Whoever is later, absent or fails is left out.
+    contents : mapping of Key to tuple of int and RecordDict
+        Node and content of each message, by whatever names the receiver.
+    kind : str
+        Message type, which chooses the handler.
+    group : str
+        Shown in Flower's own logs.
+    seconds : float
+        When to stop waiting. Whoever is later, absent or fails is left out.
 
     An answer belongs to the message that it answers, whoever its sender says it is: answers that were not asked for,
     second ones, and errors that Flower makes on behalf of a node are told apart that way.

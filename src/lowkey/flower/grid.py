@@ -32,11 +32,16 @@ class GridAsk:
 
     Parameters
     ----------
-    grid, nodes : of Flower.
-    wire : how clients' vectors look.
-    waiting : how long each step may take.
-    least : clients without whom a round need not be opened.
-    clock : of the run.
+    grid, nodes : Grid, Nodes
+        Of Flower.
+    wire : WireFormat
+        How clients' vectors look.
+    waiting : DeploymentSettings
+        How long each step may take.
+    least : int
+        Clients without whom a round need not be opened.
+    clock : StageClock
+        Of the run.
     """
 
     def __init__(

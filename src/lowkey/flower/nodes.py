@@ -30,10 +30,14 @@ class Greeting:
 
     Attributes
     ----------
-    client : which client it is.
-    terms : digest of the settings it has agreed to, so that differences are found before the first round.
-    replays : whether its "secrets" are replayed, as in tests.
-    signature : under run, node and client, by the client's enrolled key; empty in schemes without keys.
+    client : ClientId
+        Which client it is.
+    terms : bytes
+        Digest of the settings it has agreed to, so that differences are found before the first round.
+    replays : bool
+        Whether its "secrets" are replayed, as in tests.
+    signature : bytes
+        Under run, node and client, by the client's enrolled key; empty in schemes without keys.
     """
 
     client: ClientId
@@ -70,14 +74,22 @@ class Nodes:
 
     Parameters
     ----------
-    grid : of Flower.
-    run : Flower's number of the run.
-    population : clients are numbered below it.
-    verify_keys : of the clients; None in schemes without keys, where a node's word is taken.
-    terms : digest of the settings that everybody must have agreed to.
-    replays : whether this server replays its secrets; nodes that do must not meet one that does not.
-    seconds : how long to wait for greetings.
-    path : file in which the nodes are remembered, for a run that is resumed.
+    grid : Grid
+        Of Flower.
+    run : int
+        Flower's number of the run.
+    population : int
+        Clients are numbered below it.
+    verify_keys : VerifyKeys or None
+        Of the clients; None in schemes without keys, where a node's word is taken.
+    terms : bytes
+        Digest of the settings that everybody must have agreed to.
+    replays : bool
+        Whether this server replays its secrets; nodes that do must not meet one that does not.
+    seconds : float
+        How long to wait for greetings.
+    path : Path
+        File in which the nodes are remembered, for a run that is resumed.
     """
 
     def __init__(

@@ -27,8 +27,8 @@ class TorchEvaluator:
     Parameters
     ----------
     module : torch.nn.Module
-        The model; it is copied, never changed. With an attribute ``takes_sparse_rows`` that is true, it gets sparse
-        inputs as a :class:`SparseBatch` each time; any other gets tensors.
+        The model; it is copied, never changed. A module whose attribute ``takes_sparse_rows`` is true gets sparse
+        inputs as :class:`SparseBatch`; any other module gets tensors.
     test : Examples
         Held-out data.
     objective : Objective

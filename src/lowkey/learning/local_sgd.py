@@ -63,7 +63,8 @@ class TorchTrainer:
 
         Raises
         ------
-        CannotContribute : when the client has no data, or none that its classes can be balanced with.
+        CannotContribute
+            When the client has no data, or none that its classes can be balanced with.
         """
         if self._model is None:
             self._model = FlatModel(self._module, self._device)

@@ -72,9 +72,10 @@ def load_fashion_mnist(source: str | Path = "auto") -> ImageData:
 
     Parameters
     ----------
-    source : "auto" takes the first of the cache directory and Debian's package dataset-fashion-mnist, else downloads;
-        "bundled" is the sample of 4,000 + 1,000 images inside this package; "download" fetches into the cache;
-        anything else is a directory with the four IDX files, plain or gzipped.
+    source : str or Path
+        "auto" takes the first of the cache directory and Debian's package dataset-fashion-mnist, else downloads;
+        "bundled" is the sample of 4,000 + 1,000 images inside this package; "download" fetches into the cache; anything
+        else is a directory with the four IDX files, plain or gzipped.
     """
     if str(source) == "bundled":
         return _bundled()

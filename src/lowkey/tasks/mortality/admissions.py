@@ -17,13 +17,20 @@ class Admissions:
 
     Parameters
     ----------
-    source : where the rows come from.
-    numeric : numbers, missing ones null; to be scaled to [0, 1].
-    categorical : text, never null; one of several values each, to be one-hot encoded.
-    codes : lists of text; any number of values each, to become indicators.
-    died : whether the patient died in hospital: the label.
-    patients : id of each row's patient; None where the source has none, and rows count as different patients.
-    hospitals : id of each row's hospital, or None.
+    source : str
+        Where the rows come from.
+    numeric : pl.DataFrame
+        Numbers, missing ones null; to be scaled to [0, 1].
+    categorical : pl.DataFrame
+        Text, never null; one of several values each, to be one-hot encoded.
+    codes : pl.DataFrame
+        Lists of text; any number of values each, to become indicators.
+    died : NDArray[np.bool_]
+        Whether the patient died in hospital: the label.
+    patients : NDArray[np.str_] or None
+        Id of each row's patient; None where the source has none, and rows count as different patients.
+    hospitals : NDArray[np.str_] or None
+        Id of each row's hospital, or None.
     """
 
     source: str

@@ -71,10 +71,14 @@ def make_hospital_data(
 
     Parameters
     ----------
-    admissions : of :func:`load_admissions`.
-    layout : virtual or real hospitals, and who is held out.
-    rng : of the division.
-    min_count : training rows that a category or code needs for a column of its own.
+    admissions : Admissions
+        Of :func:`load_admissions`.
+    layout : Layout
+        Virtual or real hospitals, and who is held out.
+    rng : np.random.Generator
+        Of the division.
+    min_count : int
+        Training rows that a category or code needs for a column of its own.
 
     Guarantees
     ----------

@@ -26,12 +26,17 @@ class Layout:
     ----------
     kind : "virtual" deals training patients at random to hospitals of equal size, as the paper does; "natural" makes
         each real hospital a client.
-    clients : how many virtual hospitals to make; unset: as many as have ``admissions_per_client``.
-    admissions_per_client : training admissions of a virtual hospital; the last takes what is left over.
-    min_deaths : patients that died, in the training rows of every client. Virtual hospitals are dealt so; a real
-        hospital with fewer is left out. With 0, clients may be unable to balance their classes.
-    min_admissions : admissions, of training and test together, below which a real hospital is left out.
-    test_share : share of patients that is held out.
+    clients : int or None
+        How many virtual hospitals to make; unset: as many as have ``admissions_per_client``.
+    admissions_per_client : int
+        Training admissions of a virtual hospital; the last takes what is left over.
+    min_deaths : int
+        Patients that died, in the training rows of every client. Virtual hospitals are dealt so; a real hospital with
+        fewer is left out. With 0, clients may be unable to balance their classes.
+    min_admissions : int
+        Admissions, of training and test together, below which a real hospital is left out.
+    test_share : float
+        Share of patients that is held out.
     """
 
     kind: Kind = "virtual"
@@ -82,11 +87,16 @@ def divide(
 
     Parameters
     ----------
-    died : label of each row.
-    layout : what to make.
-    rng : decides who is held out and who goes where.
-    patients : id of each row's patient; without it every row is a patient of its own.
-    hospitals : id of each row's hospital, which "natural" needs.
+    died : Labels
+        Label of each row.
+    layout : Layout
+        What to make.
+    rng : np.random.Generator
+        Decides who is held out and who goes where.
+    patients : Ids or None
+        Id of each row's patient; without it every row is a patient of its own.
+    hospitals : Ids or None
+        Id of each row's hospital, which "natural" needs.
 
     Guarantees
     ----------

@@ -61,9 +61,12 @@ def fit_features(admissions: Admissions, rows: Rows, *, min_count: int = 100) ->
 
     Parameters
     ----------
-    admissions : all rows.
-    rows : those to learn from.
-    min_count : a category or code must be in this many of them to get a column of its own; the paper's 100.
+    admissions : Admissions
+        All rows.
+    rows : Rows
+        Those to learn from.
+    min_count : int
+        A category or code must be in this many of them to get a column of its own; the paper's 100.
 
     Guarantees
     ----------

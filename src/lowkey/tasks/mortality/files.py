@@ -24,10 +24,13 @@ def read_table(source: Source, path: Path, *, any_version: bool = False) -> tupl
 
     Parameters
     ----------
-    source : what to expect.
-    path : the CSV file, plain, in a .gz or in a .zip, or a directory that holds one of these; "auto": somewhere in the
+    source : Source
+        What to expect.
+    path : Path
+        The CSV file, plain, in a .gz or in a .zip, or a directory that holds one of these; "auto": somewhere in the
         directory that LOWKEY_HOSPITAL_DATA names, by itself or in a folder with the source's name.
-    any_version : accept a file whose checksum is not the reference's.
+    any_version : bool
+        Accept a file whose checksum is not the reference's.
     """
     file = _find(source, path)
     content = _content(source, file)

@@ -63,7 +63,8 @@ def check_source(name: str, path: str | Path, *, any_version: bool = False) -> S
 
     Raises
     ------
-    DataError : when they differ, unless ``any_version`` is set.
+    DataError
+        When they differ, unless ``any_version`` is set.
     """
     source = find_source(name)
     table, digest = read_table(source, Path(path), any_version=any_version)
@@ -91,11 +92,15 @@ def load_admissions(
 
     Parameters
     ----------
-    name : "diabetes130" or "sih-sus".
-    path : the CSV file, plain, gzipped or zipped, or a directory that holds one of these, or "auto": see
+    name : str
+        "diabetes130" or "sih-sus".
+    path : str or Path
+        The CSV file, plain, gzipped or zipped, or a directory that holds one of these, or "auto": see
         :func:`lowkey.tasks.mortality.files.read_table`.
-    features : names of what to learn from, of ``SOURCES[name].features``; unset: the source's default.
-    any_version : accept a file whose checksum is not the reference's, such as a newer release or a part.
+    features : sequence of str or None
+        Names of what to learn from, of ``SOURCES[name].features``; unset: the source's default.
+    any_version : bool
+        Accept a file whose checksum is not the reference's, such as a newer release or a part.
     """
     source = find_source(name)
     chosen = source.chosen(None if features is None else tuple(features))

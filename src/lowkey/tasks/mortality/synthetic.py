@@ -68,9 +68,12 @@ def make_synthetic_hospital_data(
 
     Parameters
     ----------
-    seed : decides everything.
-    scale : share of the paper's 1,271,733 admissions and 415 hospitals; features are 7,280 at any scale.
-    layout : unset: the paper's, random virtual hospitals of 203, which are 5,011 at scale 1; "natural" gives the 415.
+    seed : int
+        Decides everything.
+    scale : float
+        Share of the paper's 1,271,733 admissions and 415 hospitals; features are 7,280 at any scale.
+    layout : Layout or None
+        Unset: the paper's, random virtual hospitals of 203, which are 5,011 at scale 1; "natural" gives the 415.
     """
     checks.positive("scale", scale)
     count, hospitals = max(1, round(ADMISSIONS * scale)), max(1, round(HOSPITALS * scale))
