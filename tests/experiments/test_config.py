@@ -155,7 +155,7 @@ def test_nothing_is_lost_on_the_way_through_a_table() -> None:
         (["schedule.rounds=2.5"], r"schedule\.rounds.*2\.5"),
         (["federation.cohort=10000"], r"federation\.cohort is 10000, above federation\.clients = 6000"),
         (["federation.scheme=fl-magic"], r"must be one of fl-std"),
-        (["federation.scheme=fl-cs"], r"gives no privacy"),
+        (["federation.scheme=fl-cs"], r"promises no privacy"),
         (["federation.min_clients=2"], r"min_clients is for schemes without privacy"),
         (["schedule.rounds=auto"], r"needs privacy\.epsilon"),
         (["privacy.noise_multiplier=auto"], r"needs privacy\.epsilon"),
@@ -264,7 +264,7 @@ def test_a_configuration_and_the_library_make_the_same_scheme(name: str) -> None
 def test_private_scheme_without_privacy_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"\[privacy\]"):
         parse({"federation": {"scheme": "fl-std-dp", "clients": 500}})
-    with pytest.raises(ConfigError, match=r"federation\.scheme is missing; federation\.clients is missing"):
+    with pytest.raises(ConfigError, match=r"federation\.scheme is missing; add it; federation\.clients is missing"):
         parse({})
 
 

@@ -1,4 +1,4 @@
-"""A run on a federation on this machine, and following it by the files that it leaves."""
+"""A run on a federation on this machine; it is followed by the files that it writes."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def run_locally(
     config : Config
         From :func:`lowkey.load_config`, for the number of nodes.
     out : Path
-        Run directory, as of a simulation; new, or with ``resume`` an existing one.
+        Run directory, as in a simulation; new, or with ``resume`` an existing one.
     observers : sequence of Observer
         Called with the metrics of every round.
     say : callable
-        Told what is going on before the first round.
+        Called with a sentence about each step before the first round.
     environment : mapping of str to str
-        Additions for the server's app and all nodes.
+        More environment variables for the server's app and all nodes.
     """
     if resume:
         RunDirectory.open(out)

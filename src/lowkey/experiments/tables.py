@@ -35,7 +35,7 @@ def to_record(section: str, kind: type[RecordT], table: Any) -> RecordT:
 
 
 def to_table(record: Any) -> dict[str, Any]:
-    """The table that a record stands for; what is None is left out, as TOML has no word for it."""
+    """The table that a record stands for; fields that are None are left out, since TOML has no null."""
     if isinstance(record, Mapping):
         return dict(record)
     return {
@@ -46,7 +46,7 @@ def to_table(record: Any) -> dict[str, Any]:
 
 
 def unknown_key(path: str, known: Iterable[str]) -> str:
-    """What to say of a key that nothing reads."""
+    """The message about a key that nothing reads."""
     near = difflib.get_close_matches(path, list(known), n=1, cutoff=0.0)
     return (
         f"unknown key {path}; did you mean {near[0]}?" if near else f"unknown key {path}; there is nothing to set here"
@@ -65,10 +65,10 @@ def _plain(value: Any) -> Any:
 
 
 def _explain(section: str, detail: Mapping[str, Any]) -> str:
-    """One problem of pydantic's in our words."""
+    """One of pydantic's errors in our words."""
     path = ".".join([section, *(str(part) for part in detail["loc"][:1])])
     if detail["type"] == "missing":
-        return f"{path} is missing"
+        return f"{path} is missing; add it"
     message = str(detail["msg"]).removeprefix("Value error, ")
     if detail["type"] == "value_error":
         return message

@@ -20,7 +20,7 @@ _EXAMPLES, _SPARSE_ROWS = 50, 4000  # per batch, by measurement: of images and c
 class TorchEvaluator:
     """Satisfies :class:`lowkey.protocols.Evaluator` for classifiers.
 
-    By default it measures accuracy and cross-entropy; ``objective`` may ask for others. On the CPU, batches go to one
+    By default it measures accuracy and cross-entropy; ``objective`` may have others. On the CPU, batches go to one
     thread per core, each computing alone: quicker than cores that share every batch, and kind to a busy machine, on
     which the latter wait for each other.
 

@@ -1,4 +1,4 @@
-"""What is known about a public file of admissions: its shape, its cohort, and which columns may be learned from."""
+"""What is known about a public file of admissions: its shape, its cohort, and the columns that features may use."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Feature:
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """What a file holds: all rows, and the cohort that is learned from."""
+    """What a file holds: all rows, and the rows of the cohort, from which models learn."""
 
     rows: int
     deaths: int
@@ -46,27 +46,27 @@ class Source:
     Parameters
     ----------
     name : str
-        How users call it.
+        Name in settings and commands.
     title : str
-        How people call it.
+        Title for people to read.
     obtain : str
         Where to get it and how to cite it.
     files : tuple of str
-        Names it is looked for under in a directory, best first; the first is the CSV file itself.
+        Names under which the file is looked for in a directory, best first; the first is the CSV file itself.
     sha256 : str
-        Of the CSV file, decompressed: archives of different makers differ.
+        Checksum of the CSV file, decompressed: archives of different makers differ.
     counts : Counts
         What the reference file holds.
     died : pl.Expr
         The label; null where it is unknown.
     cohort : pl.Expr
-        Which rows are learned from; a row for which it is unknown is left out.
+        Which rows models learn from; a row for which it is unknown is left out.
     leaking : frozenset of str
         Columns that tell, or follow from, how the stay ended; no feature may be made of them.
     features : mapping of str to Feature
-        Everything that can be learned from, by name.
+        All features by name.
     default : tuple of str
-        Names of the features that are taken when none are named.
+        Names of the features that are used when none are named.
     patient, hospital : str or None
         Columns with ids, where there are any.
 
