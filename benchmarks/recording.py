@@ -2,7 +2,7 @@
 
     python benchmarks/recording.py [--rounds 30] [--data DIRECTORY]
 
-Plays the preset fashion-mnist/fl-std (seed 0, nothing compressed, nothing private) and keeps the mean update of every
+Runs the preset fashion-mnist/fl-std (seed 0, nothing compressed, nothing private) and keeps the mean update of every
 round, 6.7 MB each, in build/recording.npy. Compression is linear, so what FL-CS would have received in a round follows
 from it exactly.
 """
@@ -28,7 +28,7 @@ LAYERS = (800, 32, 51_200, 64, 1_605_632, 512, 5_120, 10)  # parameters of each 
 
 
 def recorded(rounds: int = ROUNDS, data: str = "auto") -> FloatArray:
-    """Mean updates, shape (rounds, n); played first when there is no recording that is long enough."""
+    """Mean updates, shape (rounds, n); run first when there is no recording that is long enough."""
     updates: FloatArray
     if PATH.exists() and len(updates := np.load(PATH, mmap_mode="r")) >= rounds:
         return updates[:rounds]

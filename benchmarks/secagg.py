@@ -47,7 +47,7 @@ class Stopwatch:
         self.seconds[name] += time.perf_counter() - began
 
 
-def play(session: Session, identities: dict[int, Identity], watch: Stopwatch) -> None:
+def run_session(session: Session, identities: dict[int, Identity], watch: Stopwatch) -> None:
     """One attempt; every member has the same vector, so that the sum is easily checked."""
     verify_keys = {u: identity.verify_key for u, identity in identities.items()}
     vector = np.random.default_rng(0).integers(0, 2**BITS, session.length, dtype=np.uint32)
@@ -116,7 +116,7 @@ def main() -> None:
                 bits=BITS, length=length, terms=bytes(32),
             )  # fmt: skip
             watch, before = Stopwatch(), train()
-            play(session, identities, watch)
+            run_session(session, identities, watch)
             training, protocol = (before + train()) / 2, sum(watch.seconds.values())
             rows.append(
                 {

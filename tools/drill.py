@@ -185,7 +185,7 @@ class Drill:
         time.sleep(1)
         self.run = self.federation.submit(self.out)
 
-    def play(self, scenario: Scenario) -> dict[str, Any]:
+    def run_scenario(self, scenario: Scenario) -> dict[str, Any]:
         before = self.attempts()
         number = self.strike(scenario)
         began = time.monotonic()
@@ -217,7 +217,7 @@ def check_ledgers(drill: Drill) -> list[str]:
         spent[entry.round] = spent.get(entry.round, 0) + entry.spent
     rounds = [line["round"] for line in drill.rounds()]
     lines = [
-        f"rounds played: {len(rounds)}, each once in metrics: {rounds == sorted(set(rounds))}",
+        f"rounds run: {len(rounds)}, each once in metrics: {rounds == sorted(set(rounds))}",
         f"rounds without a price in the server's ledger: {sum(spent.get(r, 0) < 1 for r in rounds)}",
     ]
     for node in range(NODES):
@@ -249,7 +249,7 @@ def table(rows: Iterable[dict[str, Any]], notes: Iterable[str]) -> str:
 
 
 def run_lane(chosen: list[Scenario], rows: Path) -> None:
-    """Play some scenarios in a federation of their own."""
+    """Run some scenarios in a federation of their own."""
     config = load_config("demo/fl-cs-dp", SETTINGS, nodes=NODES)
     with tempfile.TemporaryDirectory() as directory:
         home, out = Path(directory) / "home", Path(directory) / "run"
@@ -262,7 +262,7 @@ def run_lane(chosen: list[Scenario], rows: Path) -> None:
             drill = Drill(federation, out)
             drill.wait(lambda: len(drill.rounds()) >= 1)
             for scenario in chosen:
-                row = drill.play(scenario)
+                row = drill.run_scenario(scenario)
                 print(json.dumps(row), flush=True)
                 with rows.open("a") as file:
                     file.write(json.dumps(row) + "\n")

@@ -118,7 +118,7 @@ def _without_times(line: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in line.items() if key != "seconds" and not key.startswith(_TRAFFIC)}
 
 
-def play(*, flower: bool) -> dict[str, Any]:
+def run_all(*, flower: bool) -> dict[str, Any]:
     """Fingerprints of all runs."""
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as name:
@@ -152,7 +152,7 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--no-flower", action="store_true", help="leave out the runs on real nodes")
     options = parser.parse_args()
-    found = json.loads(json.dumps(play(flower=not options.no_flower)))
+    found = json.loads(json.dumps(run_all(flower=not options.no_flower)))
     if options.what == "record":
         options.file.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         return

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
         Policy,
         affordable_rounds,
         calibrate_noise,
-        epsilon,
         make_sampling,
         plan,
+        released_epsilon,
         server_epsilon,
     )
     from lowkey.report import write_report
@@ -65,7 +65,7 @@ _HOMES = {
     "learning": ("LocalSGD", "Objective"),
     "privacy": (
         "ClientPrivacy", "Epsilon", "Event", "Ledger", "Plan", "Policy", "affordable_rounds", "calibrate_noise",
-        "epsilon", "make_sampling", "plan", "server_epsilon",
+        "make_sampling", "plan", "released_epsilon", "server_epsilon",
     ),
     "report": ("write_report",),
     "server": (
@@ -115,10 +115,10 @@ __all__ = [
     "WholeUpdate",
     "affordable_rounds",
     "calibrate_noise",
-    "epsilon",
     "load_config",
     "make_sampling",
     "plan",
+    "released_epsilon",
     "run",
     "scheme",
     "server_epsilon",

@@ -13,13 +13,13 @@ from lowkey.types import FloatArray
 
 
 def number(name: str, value: object) -> None:
-    """A real number, not a truth value or a text."""
+    """Refuse what is not a real number, such as a bool or text."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise InvalidInput(f"{name} is {value!r}; it must be a number")
 
 
 def positive(name: str, value: float, *, allow_infinite: bool = False, most: float | None = None) -> None:
-    """A number above 0, and at most ``most``."""
+    """Refuse what is not a number above 0, and at most ``most``."""
     number(name, value)
     if not value > 0 or (math.isinf(value) and not allow_infinite):
         raise InvalidInput(f"{name} is {value}; it must be a number above 0")
@@ -28,14 +28,14 @@ def positive(name: str, value: float, *, allow_infinite: bool = False, most: flo
 
 
 def not_negative(name: str, value: float) -> None:
-    """A finite number of at least 0."""
+    """Refuse what is not a finite number of at least 0."""
     number(name, value)
     if not (value >= 0 and math.isfinite(value)):
         raise InvalidInput(f"{name} is {value}; it must be 0 or above")
 
 
 def fraction(name: str, value: float, *, include_zero: bool = False, include_one: bool = True) -> None:
-    """A number between 0 and 1."""
+    """Refuse what is not a number between 0 and 1."""
     number(name, value)
     low = value >= 0 if include_zero else value > 0
     high = value <= 1 if include_one else value < 1
@@ -45,7 +45,7 @@ def fraction(name: str, value: float, *, include_zero: bool = False, include_one
 
 
 def at_least(name: str, value: int, least: int) -> None:
-    """A whole number that is large enough."""
+    """Refuse what is not a whole number of at least ``least``."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise InvalidInput(f"{name} is {value!r}; it must be a whole number of at least {least}")
     if value < least:
@@ -53,14 +53,14 @@ def at_least(name: str, value: int, least: int) -> None:
 
 
 def one_of(name: str, value: object, choices: Iterable[object]) -> None:
-    """One of a few values."""
+    """Refuse what is not one of the allowed values."""
     allowed = list(choices)
     if value not in allowed:
         raise InvalidInput(f"{name} is {value!r}; it must be one of {', '.join(map(str, allowed))}")
 
 
 def vector_of(name: str, vector: FloatArray, length: int) -> None:
-    """A float32 vector of exactly this length."""
+    """Refuse what is not a float32 vector of exactly this length."""
     if vector.shape != (length,):
         raise InvalidInput(f"{name} has shape {vector.shape}; it must be a vector of {length} numbers")
     if vector.dtype != np.float32:
@@ -76,5 +76,5 @@ def finite_norm(name: str, vector: FloatArray) -> float:
 
 
 def is_finite(vector: FloatArray) -> bool:
-    """Whether no number of a vector is NaN or infinite, nor its norm beyond float64."""
+    """Whether all numbers of a vector, and its norm in float64, are finite."""
     return math.isfinite(float(np.einsum("i,i->", vector, vector, dtype=np.float64)))

@@ -1,4 +1,4 @@
-"""Writing files so that a crash leaves either the old or the new content, never half of it; and using them alone."""
+"""Writing files so that a crash leaves either the old or the new content, never half of it; and locks for sole use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lowkey.errors import InUse
 
 
 def append_line(path: Path, line: str) -> None:
-    """Add one line; on disk, with its directory entry, when this returns."""
+    """Append one line; it is on disk, with its directory entry, when this returns."""
     with path.open("ab") as file:
         first = file.tell() == 0  # the file may have been made by a process that died before it synced the directory
         file.write(line.encode() + b"\n")
@@ -22,7 +22,7 @@ def append_line(path: Path, line: str) -> None:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Put new content in place of a file's old one, at once."""
+    """Replace the content of a file atomically."""
     partial = path.with_name(f".{path.name}.partial")
     with partial.open("wb") as file:
         file.write(content)
@@ -45,8 +45,10 @@ class Lock:
 
     Parameters
     ----------
-    path : the lock file; made when missing, empty, and left behind. It must be used for nothing else.
-    of : what it stands for, named when somebody else has it.
+    path : Path
+        The lock file: empty, made if missing, and left behind. It must be used for nothing else.
+    of : Path
+        What the lock protects; the error names it when another process has the lock.
     """
 
     # Record locks, unlike flock, are not inherited by forked workers, which may outlive a killed parent for a moment.
@@ -67,7 +69,7 @@ class Lock:
         self._held.add(self._path)
 
     def close(self) -> None:
-        """Let others have it; again is harmless."""
+        """Release the lock; safe to call twice."""
         if self._handle >= 0:
             os.close(self._handle)
             self._held.remove(self._path)

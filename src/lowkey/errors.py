@@ -23,7 +23,7 @@ from __future__ import annotations
 
 
 class LowkeyError(Exception):
-    """Base class: whoever catches this catches all deliberate errors of the package."""
+    """Base class of all errors that the package raises on purpose."""
 
 
 class InvalidInput(LowkeyError, ValueError):
@@ -51,11 +51,11 @@ class InUse(LowkeyError):
 
 
 class PolicyRefused(LowkeyError):
-    """The terms of a round are beyond what a client agrees to; it takes no part."""
+    """The terms of a round break a client's policy; the client takes no part."""
 
 
 class BudgetExhausted(LowkeyError):
-    """The next round would pass the privacy target."""
+    """The next round would exceed the privacy target."""
 
 
 class RoundFailed(LowkeyError):
@@ -75,12 +75,12 @@ class CannotContribute(LowkeyError):
 
 
 class ClientFailed(LowkeyError):
-    """A client's work raised, or the process that ran it died.
+    """A client raised an error, or the process that ran it died.
 
     Parameters
     ----------
     client : int
-        The client that was being served.
+        Number of the client.
     stage : str
         What it was doing: "train", "compress", "protect".
     reason : str

@@ -15,7 +15,7 @@ _EXTRAS = {
 
 
 def how_to_install(error: ModuleNotFoundError) -> str | None:
-    """What needs the missing library and the command that installs it, in one line.
+    """One line that says what needs the missing library, and the command that installs it.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ def how_to_install(error: ModuleNotFoundError) -> str | None:
     Returns
     -------
     str or None
-        The text of an error message; None where the library belongs to no extra, and its absence is a defect.
+        The text of an error message; None if the library belongs to no extra: then its absence is a defect.
     """
     library = (error.name or "").split(".")[0]
     if library not in _EXTRAS:

@@ -1,4 +1,4 @@
-"""Figures for people that never promise more than is true."""
+"""Numbers as text for people, rounded so that they never promise more than is true."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import math
 
 
 def round_up(value: float, decimals: int) -> float:
-    """The next number with so many decimals at or above ``value``; for every ε that is shown."""
+    """``value`` rounded up to this many decimals; used for every ε that is shown."""
     scale = 10.0**decimals
     return math.ceil(value * scale) / scale
 
 
 def human_bytes(count: float) -> str:
-    """A byte count with a unit, three digits."""
+    """A byte count with a unit, to three digits."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.3g} {unit}"
@@ -21,5 +21,5 @@ def human_bytes(count: float) -> str:
 
 
 def human_epsilon(value: float | None, decimals: int = 4) -> str:
-    """An ε, rounded up, or a dash where there is none."""
+    """An ε, rounded up, or a dash if there is none."""
     return "–" if value is None else f"{round_up(value, decimals):.{decimals}f}"

@@ -13,7 +13,7 @@ def lazy_names(package: str, modules: Mapping[str, Iterable[str]]) -> Callable[[
     Parameters
     ----------
     package : str
-        Its ``__name__``.
+        The ``__name__`` of the package.
     modules : Mapping
         The names of each module of the package.
     """

@@ -1,4 +1,4 @@
-"""The few seams of the system: what a part must offer to be put in another's place."""
+"""The seams of the system: what a part must offer to take another's place."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from lowkey.types import ClientId, Evaluation, FloatArray
 
-if TYPE_CHECKING:  # names only: the seams depend on nobody
+if TYPE_CHECKING:  # for type checking only: the seams depend on no room
     from lowkey.codec.result import Decoded
     from lowkey.federation.records import Reply, Request
     from lowkey.secagg import Identity
@@ -62,16 +62,16 @@ class BlockOperator(Operator, Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class PublicNumbers:
-    """What everybody knows of a round, and a map may depend on.
+    """What everybody knows about a round; operators may depend on it.
 
     Attributes
     ----------
     seed : int
-        Names the public streams of the run.
+        Seed of the public streams of the run.
     round : int
-        From 1; 0 where the map is the same in every round.
+        Number of the round, from 1; 0 if the operator is the same in every round.
     bits : int or None
-        Of a number on the wire; None for float32.
+        Bits of a number on the wire; None for float32.
     """
 
     seed: int = 0
@@ -80,13 +80,13 @@ class PublicNumbers:
 
 
 class Codec(Protocol):
-    """A recipe for operators: client and server build the same map for a round from public numbers."""
+    """A recipe for operators: client and server make the same operator for a round from public numbers."""
 
     changes_each_round: ClassVar[bool]
-    """True when measurements of two rounds do not add up to measurements of the sum."""
+    """True if measurements of two rounds do not add up to measurements of the sum."""
 
     makes_blocks: ClassVar[bool]
-    """True when its operators are a :class:`BlockOperator`."""
+    """True if each of its operators is a :class:`BlockOperator`."""
 
     @property
     def ratio(self) -> float:
@@ -99,14 +99,14 @@ class Codec(Protocol):
 
 
 class Decoder(Protocol):
-    """Turns measurements back into a model update. Knows nothing of clients or rounds.
+    """Turns measurements back into a model update. It knows nothing about clients or rounds.
 
     ``noise`` is the standard deviation of the known noise in each measurement, 0 where there is none; ``layers`` the
     number of coordinates of each parameter tensor of the model, in the order of the model vector.
     """
 
     needs_blocks: ClassVar[bool]
-    """True when it decodes only what a :class:`BlockOperator` has measured."""
+    """True if it decodes only measurements of a :class:`BlockOperator`."""
 
     def decode(
         self, operator: Operator, measurements: FloatArray, noise: float = 0.0, layers: Sequence[int] = ()
@@ -122,7 +122,7 @@ class LocalUpdate:
 
 
 class Trainer(Protocol):
-    """Local learning at a client: where a framework such as PyTorch is plugged in.
+    """Local training at a client; here a framework such as PyTorch is plugged in.
 
     ``train`` raises :class:`lowkey.errors.CannotContribute` when it knows why the client has nothing to send.
     """
@@ -134,18 +134,18 @@ class Trainer(Protocol):
     def num_coordinates(self) -> int: ...
 
     def limit_threads(self, threads: int) -> None:
-        """Called once in each worker process, so that workers together use the machine once."""
+        """Called once in each worker process, so that all workers together do not use more threads than cores."""
         ...
 
     def train(self, weights: FloatArray, client: ClientId, rng: np.random.Generator) -> LocalUpdate: ...
 
 
 class Keys(Protocol):
-    """Enrolment as one participant knows it. It must reach participants by another way than the server that sums."""
+    """Enrolment as one participant knows it. It must not reach participants through the server that sums."""
 
     @property
     def verify_keys(self) -> Mapping[ClientId, bytes]:
-        """Of all enrolled clients."""
+        """Public keys of all enrolled clients."""
         ...
 
     def identity(self, client: ClientId) -> Identity:

@@ -1,4 +1,4 @@
-"""Parts by name: what a configuration may choose from, and where another part is added."""
+"""Parts by name: a configuration chooses from them, and your own code may add more."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Registry(Generic[PartT]):
     setting : str
         The key that chooses one, such as ``"codec.kind"``; errors name it.
     parts : Mapping
-        What there is by name.
+        The parts by name.
     """
 
     def __init__(self, setting: str, parts: Mapping[str, PartT]) -> None:
         self._setting, self._parts = setting, dict(parts)
 
     def add(self, name: str, part: PartT) -> None:
-        """Offer one more part; a name that is taken is refused."""
+        """Add a part; a name that is taken is refused."""
         if name in self._parts:
             raise InvalidInput(f"{self._setting} has a part called {name!r} already; choose another name")
         self._parts[name] = part
@@ -40,7 +40,7 @@ class Registry(Generic[PartT]):
         return self._parts[name]
 
     def name_of(self, part: PartT) -> str:
-        """The name under which a part is offered."""
+        """The name of a part."""
         for name, known in self._parts.items():
             if known is part:
                 return name
@@ -57,12 +57,12 @@ class Registry(Generic[PartT]):
 
 
 def nearest(name: object, known: Iterable[str]) -> str:
-    """The question whether a known name was meant, or nothing where none is near."""
+    """The words "did you mean ...?" with the nearest known name; empty if none is near."""
     near = difflib.get_close_matches(str(name), list(known), n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def describe(name: str, record: Any) -> str:
-    """A part with all its settings in one line: equal for equal parts, whoever writes it."""
+    """A part with all its settings in one line; equal parts give equal lines."""
     settings = ", ".join(f"{field.name}={getattr(record, field.name)!r}" for field in fields(record))
     return f"{name}({settings})"

@@ -35,7 +35,7 @@ def generator(seed: int, *names: object) -> np.random.Generator:
 
 
 class BitSource(Protocol):
-    """Where 64-bit words come from."""
+    """A source of 64-bit words."""
 
     def bits(self, count: int) -> Bits: ...
 
@@ -117,7 +117,7 @@ def permutation(source: BitSource, size: int) -> NDArray[np.intp]:
 def subset(source: BitSource, size: int, count: int) -> NDArray[np.intp]:
     """Random subset of ``count`` of 0 .. size-1, ascending."""
     if not 0 <= count <= size:
-        raise InvalidInput(f"cannot choose {count} of {size} items")
+        raise InvalidInput(f"cannot choose {count} of {size} items; choose 0 to {size}")
     if count == size:
         return np.arange(size, dtype=np.intp)
     keys, mask = _shuffled_keys(source, size)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 class StageClock:
-    """Seconds by stage, and the stage that is running now (a crash report wants it)."""
+    """Seconds by stage, and the stage that is running now, which error messages name."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -23,7 +23,7 @@ class StageClock:
         self.enter("idle")
 
     def enter(self, name: str) -> None:
-        """Note what runs now; stays on the failing stage when one raises."""
+        """Set the running stage; after an error it stays the stage that failed."""
         self.current = name
 
     def add(self, seconds: Mapping[str, float]) -> None:
@@ -31,6 +31,6 @@ class StageClock:
             self.seconds[name] = self.seconds.get(name, 0.0) + value
 
     def take(self) -> dict[str, float]:
-        """All seconds so far; the clock starts again from zero."""
+        """Return all seconds so far, and start again from zero."""
         taken, self.seconds = self.seconds, {}
         return taken

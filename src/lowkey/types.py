@@ -1,4 +1,4 @@
-"""Names for the arrays and numbers that cross module borders."""
+"""Names for the arrays and numbers that modules exchange."""
 
 from __future__ import annotations
 

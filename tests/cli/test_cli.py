@@ -225,7 +225,7 @@ def test_default_directory_follows_preset_and_seed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["run"], "name a preset"),
+        (["run"], "no preset is given; name one"),
         (["run", "demo/fl-st"], "did you mean demo/fl-std"),
         (["run", "demo/fl-cs", "--set", "codec.rato=0.1"], "did you mean codec.ratio"),
         (

@@ -28,7 +28,7 @@ def test_another_file_is_refused_or_told_about(tmp_path: Path) -> None:
 
 
 def test_bad_requests() -> None:
-    assert "no data set is called 'mimic'; docs/hospital.md lists them" in error_of("data", "check", "mimic", ".")
+    assert "no data set is called 'mimic'; docs/hospital.md lists the names" in error_of("data", "check", "mimic", ".")
     assert "does not exist; get" in error_of("data", "check", "diabetes130", "nowhere.zip")
 
 

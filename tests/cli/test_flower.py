@@ -96,5 +96,5 @@ def test_status_of_a_node_tells_how_its_training_went(tmp_path: Path) -> None:
     assert "contributed" in call("status", str(home))
     write_status(home, 8, "its dataset is empty")
     told = call("status", str(home))
-    assert "could not contribute, and sent noise only: its dataset is empty" in told
+    assert "could not contribute and sent noise only: its dataset is empty" in told
     assert "    round  8" in told

@@ -76,7 +76,7 @@ def test_what_is_no_host_makes_no_certificate(tmp_path: Path, host: str) -> None
 
 
 def test_a_certificate_needs_a_host(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="needs a host name"):
+    with pytest.raises(ConfigError, match="host is missing"):
         new_certificates(tmp_path, [])
 
 

@@ -168,7 +168,7 @@ def test_nothing_is_lost_on_the_way_through_a_table() -> None:
         (["schedule.rounds=2.5"], r"schedule\.rounds.*2\.5"),
         (["federation.cohort=10000"], r"federation\.cohort is 10000, above federation\.clients = 6000"),
         (["federation.scheme=fl-magic"], r"must be one of fl-std"),
-        (["federation.scheme=fl-cs"], r"gives no privacy"),
+        (["federation.scheme=fl-cs"], r"promises no privacy"),
         (["federation.min_clients=2"], r"min_clients is for schemes without privacy"),
         (["schedule.rounds=auto"], r"needs privacy\.epsilon"),
         (["privacy.noise_multiplier=auto"], r"needs privacy\.epsilon"),
@@ -277,7 +277,7 @@ def test_a_configuration_and_the_library_make_the_same_scheme(name: str) -> None
 def test_private_scheme_without_privacy_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"\[privacy\]"):
         parse({"federation": {"scheme": "fl-std-dp", "clients": 500}})
-    with pytest.raises(ConfigError, match=r"federation\.scheme is missing; federation\.clients is missing"):
+    with pytest.raises(ConfigError, match=r"federation\.scheme is missing; add it; federation\.clients is missing"):
         parse({})
 
 
@@ -406,7 +406,7 @@ def test_resolving_leaves_no_open_choice() -> None:
     assert (resolved.sampling, resolved.bits, resolved.max_contributions) == ("poisson_padded", 20, 10)
     assert privacy_of(load_config("fashion-mnist/fl-std-dp", auto)).bits == 24  # nothing is compressed: larger numbers
     fewer = privacy_of(load_config("fashion-mnist/fl-std-dp", [*auto, "privacy.rounds=50"]))
-    # calibrated for 50 rounds, whatever is played
+    # calibrated for 50 rounds, however many are run
     assert float(fewer.noise_multiplier) < float(resolved.noise_multiplier)
     with pytest.raises(InvalidInput, match="resolve the configuration first"):
         _ = parse(

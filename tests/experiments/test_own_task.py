@@ -225,5 +225,5 @@ def test_a_task_needs_data_and_a_score(study: Path) -> None:
     sys.modules.pop("my_study", None)
     local = MODULE.replace("    clients=clients,\n", "    local_data=lambda study, node: draw(study, 0, 5),\n")
     (study / "my_study.py").write_text(local)
-    with pytest.raises(ConfigError, match="says what one node holds"):
+    with pytest.raises(ConfigError, match="knows the data of one node"):
         call("run", study / "my_study.toml", "--out", study / "run", "--quiet")

@@ -83,7 +83,7 @@ def scheme_for(
     return made
 
 
-def play(scheme: Scheme, rounds: int = 1, trainer: Any = None, secrets: Any = None) -> RunState:
+def run_rounds(scheme: Scheme, rounds: int = 1, trainer: Any = None, secrets: Any = None) -> RunState:
     client = Client(scheme=scheme, trainer=trainer or Pull(), secrets=secrets or ReplaySecrets(0))
     state = initial_state(scheme, np.zeros(DIMENSION, np.float32))
     for _ in range(rounds):
@@ -106,8 +106,8 @@ def fedavg(rounds: int, scheme: Scheme) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", SCHEMES)
-def test_every_scheme_plays_rounds(name: str) -> None:
-    state = play(scheme_for(name), rounds=3)
+def test_every_scheme_runs_rounds(name: str) -> None:
+    state = run_rounds(scheme_for(name), rounds=3)
     assert state.round == 3
     assert state.weights.dtype == np.float32
     assert np.isfinite(state.weights).all()
@@ -116,7 +116,7 @@ def test_every_scheme_plays_rounds(name: str) -> None:
 
 def test_fl_std_is_fedavg() -> None:
     scheme = scheme_for("fl-std")
-    np.testing.assert_allclose(play(scheme, 4).weights, fedavg(4, scheme), atol=1e-5)
+    np.testing.assert_allclose(run_rounds(scheme, 4).weights, fedavg(4, scheme), atol=1e-5)
 
 
 def test_wide_clip_and_no_noise_is_fedavg_over_the_expected_cohort() -> None:
@@ -127,13 +127,13 @@ def test_wide_clip_and_no_noise_is_fedavg_over_the_expected_cohort() -> None:
     start = np.zeros(DIMENSION, np.float32)
     mean = np.mean([trainer.train(start, c, np.random.default_rng(0)).update for c in cohort], axis=0)
     step = mechanism_of(scheme).encoding(DIMENSION).step(WIDE)
-    np.testing.assert_allclose(play(scheme).weights, mean, atol=step)
+    np.testing.assert_allclose(run_rounds(scheme).weights, mean, atol=step)
 
 
 @pytest.mark.parametrize("name", ["fl-rnd", "fl-freq"])
 def test_full_ratio_equals_fl_std(name: str) -> None:
     scheme = scheme_for(name, ratio=1.0)
-    np.testing.assert_allclose(play(scheme, 3).weights, play(scheme_for("fl-std"), 3).weights, atol=1e-5)
+    np.testing.assert_allclose(run_rounds(scheme, 3).weights, run_rounds(scheme_for("fl-std"), 3).weights, atol=1e-5)
 
 
 def test_fl_cs_with_full_ratio_and_no_penalty_equals_fl_std() -> None:
@@ -142,7 +142,7 @@ def test_fl_cs_with_full_ratio_and_no_penalty_equals_fl_std() -> None:
         "fl-cs", ratio=1.0,
         parts={"decoder": LassoDecoder(lambda_factor=0.0), "gather": ErrorFeedback(rate=1.0, momentum=0.0)},
     )  # fmt: skip
-    one, other = play(cs, 3, equal()), play(scheme_for("fl-std"), 3, equal())
+    one, other = run_rounds(cs, 3, equal()), run_rounds(scheme_for("fl-std"), 3, equal())
     np.testing.assert_allclose(one.weights, other.weights, atol=1e-5)
     np.testing.assert_allclose(one.gathered["error"], 0.0, atol=1e-5)
 
@@ -153,23 +153,23 @@ def test_private_twin_without_clip_and_noise_equals_the_open_scheme(family: str)
     everyone: Any = {"cohort": N, "parts": {"decoder": LayeredDecoder() if family == "fl-cs" else AdjointDecoder()}}
     private = scheme_for(f"{family}-dp", clip_norm=WIDE, noise_multiplier=0.0, bits=24, sampling="fixed", **everyone)
     step = mechanism_of(private).encoding(private.operator(DIMENSION, 1).num_measurements).step(WIDE)
-    open_ = play(scheme_for(family, **everyone), 2, equal())
-    np.testing.assert_allclose(play(private, 2, equal()).weights, open_.weights, atol=3 * step)  # rounding, 40 clients
+    open_ = run_rounds(scheme_for(family, **everyone), 2, equal())
+    np.testing.assert_allclose(run_rounds(private, 2, equal()).weights, open_.weights, atol=3 * step)  # rounding, 40 clients
 
 
 def test_server_state_is_compressed() -> None:
     """At the paper's settings no n-sized array is kept besides the model."""
     for name in SCHEMES:
-        state = play(scheme_for(name))
+        state = run_rounds(scheme_for(name))
         kept = {**state.gathered, **state.optimiser, **state.average}
         assert all(array.size < DIMENSION for array in kept.values()), name
 
 
 def test_seed_repeats_open_schemes_and_secrets_never_repeat_private_ones() -> None:
-    one, again, other = (play(scheme_for("fl-cs", seed=s), 2, secrets=OSSecrets()).weights for s in (1, 1, 2))
+    one, again, other = (run_rounds(scheme_for("fl-cs", seed=s), 2, secrets=OSSecrets()).weights for s in (1, 1, 2))
     np.testing.assert_array_equal(one, again)
     assert not np.array_equal(one, other)
-    first, second = (play(scheme_for("fl-cs-dp", seed=1), secrets=OSSecrets()).weights for _ in range(2))
+    first, second = (run_rounds(scheme_for("fl-cs-dp", seed=1), secrets=OSSecrets()).weights for _ in range(2))
     assert not np.array_equal(first, second)
 
 
@@ -185,7 +185,7 @@ def test_private_mean_is_divided_by_the_expected_cohort() -> None:
     scheme = scheme_for("fl-std-dp", clip_norm=2.0, noise_multiplier=0.0)
     size = len(scheme.privacy.sampling.draw(ReplaySecrets(1).source("cohort", 1, 0)).contributors)
     assert size != 10
-    assert play(scheme, trainer=Same(), secrets=ReplaySecrets(1)).weights[0] == pytest.approx(size / 10, abs=0.05)
+    assert run_rounds(scheme, trainer=Same(), secrets=ReplaySecrets(1)).weights[0] == pytest.approx(size / 10, abs=0.05)
 
 
 class Recorder:
@@ -227,7 +227,7 @@ def test_empty_cohort_releases_noise_of_full_size() -> None:
 
     nobody = Nobody(population=N, probability=0.25)
     scheme = replace(scheme, privacy=replace(mechanism_of(scheme), sampling=nobody))
-    weights = play(scheme, secrets=OSSecrets()).weights * 10  # the sum
+    weights = run_rounds(scheme, secrets=OSSecrets()).weights * 10  # the sum
     assert 60 * 4 * 0.3 < float((weights**2).sum()) < 60 * 4 * 2.4  # chi-square of 60, beyond 1e-6 on each side
 
 
@@ -294,7 +294,7 @@ class Doubles(Pull):
 @pytest.mark.parametrize("name", ["fl-std", "fl-std-dp", "fl-cs-dp"])
 def test_a_defect_of_a_trainer_stops_every_scheme_and_names_the_client(name: str) -> None:
     with pytest.raises(ClientFailed, match=r"client \d+ failed in stage 'compress'.*float64; it must be float32"):
-        play(scheme_for(name), trainer=Doubles())
+        run_rounds(scheme_for(name), trainer=Doubles())
 
 
 def test_at_a_real_node_any_failure_to_train_becomes_zeros_and_noise() -> None:
@@ -366,7 +366,7 @@ def test_wrong_length_update_names_the_client() -> None:
             return LocalUpdate(np.zeros(DIMENSION - 1, np.float32), 1)
 
     with pytest.raises(ClientFailed, match=r"stage 'compress'.*vector of 60 numbers"):
-        play(scheme_for("fl-std"), trainer=Short())
+        run_rounds(scheme_for("fl-std"), trainer=Short())
 
 
 def ask_with(change: Change) -> Callable[[Client], Ask]:
@@ -384,7 +384,7 @@ def ask_with(change: Change) -> Callable[[Client], Ask]:
     return wrap
 
 
-def play_through(scheme: Scheme, change: Change, ledger: Ledger | None = None) -> RunState:
+def run_through(scheme: Scheme, change: Change, ledger: Ledger | None = None) -> RunState:
     client = Client(scheme=scheme, trainer=Pull())
     state = initial_state(scheme, np.zeros(DIMENSION, np.float32))
     flow = round_flow(scheme, state, secrets=OSSecrets(), ledger=ledger or memory(), clock=StageClock())
@@ -392,9 +392,9 @@ def play_through(scheme: Scheme, change: Change, ledger: Ledger | None = None) -
 
 
 def test_dropouts_of_an_open_round_are_left_out() -> None:
-    assert play_through(scheme_for("fl-std"), lambda n, r: None if n == 0 else r).round == 1
+    assert run_through(scheme_for("fl-std"), lambda n, r: None if n == 0 else r).round == 1
     with pytest.raises(RoundFailed, match="0 of 10 members answered"):
-        play_through(scheme_for("fl-std"), lambda n, r: None)
+        run_through(scheme_for("fl-std"), lambda n, r: None)
 
 
 @pytest.mark.parametrize(
@@ -416,20 +416,20 @@ def test_private_rounds_bear_the_declared_dropouts_and_no_more(unusable: Callabl
 
     scheme, ledger = scheme_for("fl-std-dp", dropouts=0.1, colluders=0.1), memory()
     roster, (min_survivors, _) = scheme.privacy.sampling.roster_size, mechanism_of(scheme).shares
-    assert play_through(scheme, spoil(roster - min_survivors), ledger).round == 1
+    assert run_through(scheme, spoil(roster - min_survivors), ledger).round == 1
     assert [entry.state for entry in ledger.entries] == ["RELEASED"]
     ledger = memory()
     with pytest.raises(
         RoundFailed, match=f"{min_survivors - 1} of {roster} members answered, and at least {min_survivors} must"
     ):
-        play_through(scheme, spoil(roster - min_survivors + 1), ledger)
+        run_through(scheme, spoil(roster - min_survivors + 1), ledger)
     assert ledger.entries == ()
 
 
 def test_a_sum_larger_than_honest_members_can_make_is_not_used_but_paid() -> None:
     ledger = memory()
     with pytest.raises(RoundFailed, match="honest members"):
-        play_through(
+        run_through(
             scheme_for("fl-std-dp"),
             lambda n, r: replace(r, vector=np.full_like(sent_vector(r), 2**22)) if n == 0 else r,
             ledger,
@@ -485,7 +485,7 @@ def test_secret_coins_thin_the_contributions() -> None:
             contributions.append(client)
             return super().train(weights, client, rng)
 
-    play(scheme, 5, trainer=Counting(), secrets=OSSecrets())
+    run_rounds(scheme, 5, trainer=Counting(), secrets=OSSecrets())
     assert abs(len(contributions) - 50) < 6 * math.sqrt(200 * 0.25 * 0.75)
 
 
@@ -493,7 +493,7 @@ def test_adaptive_clip_norm_follows_the_norms_of_updates() -> None:
     """Updates have a norm near 3.8; the bound starts at 0.5 and comes near, whatever the noise."""
     scheme = scheme_for("fl-std-dp", cohort=N, clip_norm=0.5, noise_multiplier=0.5, clip="adaptive")
     still = type("Still", (Pull,), {"train": lambda self, w, c, r: Pull.train(self, np.zeros_like(w), c, r)})
-    state = play(scheme, 40, trainer=still(), secrets=OSSecrets())
+    state = run_rounds(scheme, 40, trainer=still(), secrets=OSSecrets())
     assert state.clip_norm is not None
     assert 2.5 < state.clip_norm < 6.0
 
@@ -510,12 +510,12 @@ def test_adaptive_clip_norm_follows_the_norms_of_updates() -> None:
 )
 def test_bad_replies_name_the_client(change: Change, named: str) -> None:
     with pytest.raises(ClientFailed, match=named):
-        play_through(scheme_for("fl-std"), change)
+        run_through(scheme_for("fl-std"), change)
 
 
 def test_poisoned_sum_is_not_applied() -> None:
     with pytest.raises(InvalidInput, match="NaN or infinite"):
-        play_through(scheme_for("fl-std"), lambda n, r: replace(r, vector=np.full_like(r.vector, math.inf)))
+        run_through(scheme_for("fl-std"), lambda n, r: replace(r, vector=np.full_like(r.vector, math.inf)))
 
 
 def test_a_client_answers_a_round_once() -> None:
@@ -585,7 +585,7 @@ def test_replayed_secrets_claim_no_epsilon() -> None:
 def test_bytes_of_private_rounds_do_not_tell_the_cohort() -> None:
     for name in ("fl-std-dp", "fl-cs-dp"):
         scheme = scheme_for(name)
-        state = play(scheme, 3, secrets=OSSecrets())
+        state = run_rounds(scheme, 3, secrets=OSSecrets())
         per_client = math.ceil(scheme.operator(DIMENSION, 1).num_measurements * mechanism_of(scheme).bits / 8)
         assert state.bytes_up == 3 * scheme.privacy.sampling.roster_size * per_client
         assert state.bytes_down == 3 * 10 * 4 * DIMENSION
@@ -619,12 +619,12 @@ def test_bad_schemes_are_refused(name: str, options: dict[str, Any], named: str)
 
 def test_a_ratio_that_keeps_nothing_is_refused_before_anything_is_sent() -> None:
     with pytest.raises(InvalidInput, match="keeps none of 60 numbers"):
-        play(scheme_for("fl-rnd", ratio=1e-9))
+        run_rounds(scheme_for("fl-rnd", ratio=1e-9))
 
 
 def test_chunks_beyond_parameters_are_refused() -> None:
     with pytest.raises(InvalidInput, match="use at most 60 chunks"):
-        play(scheme_for("fl-cs", chunks=61))
+        run_rounds(scheme_for("fl-cs", chunks=61))
 
 
 def test_private_schemes_weigh_uniformly() -> None:

@@ -53,7 +53,7 @@ def crowd(aggregation: str, seed: int = 0, **changes: Any) -> Scheme:
     )  # fmt: skip
 
 
-def play(
+def run_rounds(
     scheme: Scheme,
     vanishing: Mapping[int, int] | None = None,
     *,
@@ -80,12 +80,12 @@ def play(
 def test_masked_and_plain_sums_are_the_same_bits_with_ten_dropouts(stage: int | str) -> None:
     gone = {client: client % 4 if stage == "mixed" else int(stage) for client in range(5, 15)}
     before = {client: 2 for client, at in gone.items() if at <= 2}  # later their vectors are in the sum
-    masked, plain = play(crowd("masked"), gone), play(crowd("plain"), before)
+    masked, plain = run_rounds(crowd("masked"), gone), run_rounds(crowd("plain"), before)
     np.testing.assert_array_equal(masked.state.weights, plain.state.weights)
 
 
 def test_final_model_of_a_private_run_is_the_same_with_either() -> None:
-    masked, plain = (play(crowd(kind), rounds=3) for kind in ("masked", "plain"))
+    masked, plain = (run_rounds(crowd(kind), rounds=3) for kind in ("masked", "plain"))
     np.testing.assert_array_equal(masked.state.weights, plain.state.weights)
 
 
@@ -93,7 +93,7 @@ def test_one_dropout_too_many_reveals_and_costs_nothing() -> None:
     for stage in range(4):
         ledger = Ledger(None, run="test")
         with pytest.raises(RoundFailed):
-            play(crowd("masked"), dict.fromkeys(range(11), stage), ledger=ledger)
+            run_rounds(crowd("masked"), dict.fromkeys(range(11), stage), ledger=ledger)
         assert ledger.events == ()
 
 
@@ -101,7 +101,7 @@ def test_an_attempt_that_cannot_be_unmasked_is_taken_back() -> None:
     """After the intent too few shares come, so that nobody can know the sum."""
     ledger = Ledger(None, run="test")
     with pytest.raises(RoundFailed):
-        play(crowd("masked"), dict.fromkeys(range(50), 4), ledger=ledger)
+        run_rounds(crowd("masked"), dict.fromkeys(range(50), 4), ledger=ledger)
     assert [entry.state for entry in ledger.entries] == ["ABORTED"]
     assert ledger.events == ()
 

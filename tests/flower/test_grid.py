@@ -321,7 +321,7 @@ def test_limits_of_contributions_hold_across_restarts_of_a_node(tmp_path: Path) 
         ("settings", "has agreed to other settings"),
         ("identity", "its signature is not that of client 1"),
         ("replay", "replays its secrets"),
-        ("number", "client is 77; federation.clients = 4 allows smaller ones"),
+        ("number", "client is 77; it must be below federation.clients = 4"),
     ],
 )
 def test_nodes_that_do_not_belong_are_not_admitted(

@@ -114,7 +114,7 @@ GOOD = np.zeros(9, np.float32)
         (RecordDict({}), "no reply"),
         (fields_of(version=2), "version 2"),
         (fields_of(version=None), "version None"),
-        (fields_of(round="1"), "'round' is missing or no int"),
+        (fields_of(round="1"), "'round' is missing or not of type int"),
         (fields_of(round=2), "round 2"),
         (fields_of(attempt=1), "attempt 1"),
         (fields_of(weight=-1.0), "its weight"),
@@ -128,7 +128,7 @@ GOOD = np.zeros(9, np.float32)
         (vector_of(Array(dtype="float32", shape=(9,), stype="pickle", data=Array(GOOD).data)), "cannot be read"),
         (
             vector_of(Array(dtype="float32", shape=(9,), stype="numpy.ndarray", data=Array(np.zeros(99)).data)),
-            "not what it says",
+            "does not match its header",
         ),
         (RecordDict({"reply": ConfigRecord({"version": VERSION, "round": 1, "attempt": 0})}), "vector is missing"),
     ],

@@ -62,13 +62,13 @@ def test_one_class_cannot_be_balanced(died: np.ndarray) -> None:
 @pytest.mark.parametrize(
     ("objective", "outputs", "label", "said"),
     [
-        (CLASSIFICATION, 3, 3, "a label is 3; the model has classes 0 to 2"),
-        (CLASSIFICATION, 3, -1, "a label is -1; the model has classes 0 to 2"),
-        (CLASSIFICATION, 3, -100, "a label is -100; the model has classes 0 to 2"),  # which PyTorch would ignore
-        (LOGISTIC, 1, 2, "a label is 2; the model has classes 0 to 1"),  # which PyTorch would take as a target
-        (LOGISTIC, 1, -1, "a label is -1; the model has classes 0 to 1"),
-        (LOGISTIC, 1, 1.5, "a label is 1.5; the model has classes 0 to 1"),
-        (LOGISTIC, 1, np.nan, "a label is nan; the model has classes 0 to 1"),
+        (CLASSIFICATION, 3, 3, "a label is 3; it must lie in 0 … 2"),
+        (CLASSIFICATION, 3, -1, "a label is -1; it must lie in 0 … 2"),
+        (CLASSIFICATION, 3, -100, "a label is -100; it must lie in 0 … 2"),  # which PyTorch would ignore
+        (LOGISTIC, 1, 2, "a label is 2; it must lie in 0 … 1"),  # which PyTorch would take as a target
+        (LOGISTIC, 1, -1, "a label is -1; it must lie in 0 … 1"),
+        (LOGISTIC, 1, 1.5, "a label is 1.5; it must lie in 0 … 1"),
+        (LOGISTIC, 1, np.nan, "a label is nan; it must lie in 0 … 1"),
     ],
 )
 def test_labels_that_no_class_has_are_refused(objective: Objective, outputs: int, label: float, said: str) -> None:

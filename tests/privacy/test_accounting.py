@@ -18,7 +18,15 @@ from dp_accounting.rdp import RdpAccountant
 from scipy import stats
 
 from lowkey.errors import InvalidInput
-from lowkey.privacy import Event, Ledger, claimed_epsilon, distributions, epsilon, make_sampling, require_small_delta
+from lowkey.privacy import (
+    Event,
+    Ledger,
+    claimed_epsilon,
+    distributions,
+    make_sampling,
+    released_epsilon,
+    require_small_delta,
+)
 
 DELTA = 1e-5
 FASHION = Event(noise_multiplier=1.54, sampling_probability=1 / 60, population=6000)
@@ -44,14 +52,14 @@ PUBLISHED_MEDICAL = {64: 0.92, 87: 0.97, 93: 0.99, 99: 1.0, 100: 1.0}
 @pytest.mark.parametrize(("event", "table"), [(FASHION, FASHION_TABLE), (MEDICAL, MEDICAL_TABLE)], ids=NAMES)
 def test_three_accountants(event: Event, table: dict[int, tuple[float, float, float]]) -> None:
     for rounds, expected in table.items():
-        spent = epsilon([replace(event, count=rounds)], DELTA)
+        spent = released_epsilon([replace(event, count=rounds)], DELTA)
         assert (spent.paper, spent.rdp, spent.pld) == pytest.approx(expected, abs=5e-4)
 
 
 @pytest.mark.parametrize(("event", "table"), [(FASHION, PUBLISHED), (MEDICAL, PUBLISHED_MEDICAL)], ids=NAMES)
 def test_the_papers_own_figures(event: Event, table: dict[int, float]) -> None:
     for rounds, published in table.items():
-        spent = epsilon([replace(event, count=rounds)], DELTA).paper
+        spent = released_epsilon([replace(event, count=rounds)], DELTA).paper
         assert spent is not None
         assert round(spent, 2) == published
 
@@ -79,7 +87,7 @@ def test_ordering_on_random_settings(monkeypatch: pytest.MonkeyPatch) -> None:
             noise_multiplier=float(rng.uniform(0.7, 5)),
             count=int(rng.integers(1, 501)),
         )
-        spent = epsilon([event], DELTA)
+        spent = released_epsilon([event], DELTA)
         assert spent.rdp is not None
         assert spent.paper is not None
         assert spent.pld <= spent.rdp
@@ -101,7 +109,7 @@ def test_our_distributions_are_those_of_dp_accounting(q: float, relation: Any, m
 
 @pytest.mark.parametrize(("event", "rounds", "expected"), [(FASHION, 200, 1.1803), (MEDICAL, 100, 1.0304)], ids=NAMES)
 def test_replacing_one_client_of_a_poisson_cohort(event: Event, rounds: int, expected: float) -> None:
-    spent = epsilon([replace(event, count=rounds, adjacency="replace-one")], DELTA)
+    spent = released_epsilon([replace(event, count=rounds, adjacency="replace-one")], DELTA)
     assert spent.pld == pytest.approx(expected, abs=5e-4)
     assert (spent.rdp, spent.paper) == (None, None)
 
@@ -123,9 +131,11 @@ def test_rdp_takes_overflowing_rosters_off_delta() -> None:
     """Of the client's rounds, ρ·P[Bin(N − 1, ρ) ≥ M] are not Poisson sampling of it."""
     event = replace(FASHION, roster=160, count=200)
     lost = 200 * stats.binom.sf(159, 5999, 1 / 60) / 60
-    assert epsilon([event], DELTA).rdp == pytest.approx(epsilon([replace(event, roster=None)], DELTA - lost).rdp)
-    assert epsilon([event], DELTA).rdp == pytest.approx(0.7737, abs=5e-4)
-    assert epsilon([replace(event, roster=130)], DELTA).rdp is None  # there nothing of δ is left
+    assert released_epsilon([event], DELTA).rdp == pytest.approx(
+        released_epsilon([replace(event, roster=None)], DELTA - lost).rdp
+    )
+    assert released_epsilon([event], DELTA).rdp == pytest.approx(0.7737, abs=5e-4)
+    assert released_epsilon([replace(event, roster=130)], DELTA).rdp is None  # there nothing of δ is left
 
 
 def test_secret_coins_on_a_small_roster() -> None:
@@ -134,7 +144,7 @@ def test_secret_coins_on_a_small_roster() -> None:
     lost = 200 * stats.binom.sf(1173, 5999, 1 / 6) / 6
     assert claimed_epsilon([event], DELTA) == pytest.approx(claimed_epsilon([plain], DELTA - lost), abs=1e-6)
     with pytest.raises(InvalidInput, match="raise the noise or delta, or lower the number of rounds"):
-        epsilon([replace(event, roster=1100)], DELTA)
+        released_epsilon([replace(event, roster=1100)], DELTA)
 
 
 def test_no_sampling_is_the_gaussian_mechanism() -> None:
@@ -165,22 +175,22 @@ def test_hardly_any_noise_is_hardly_any_privacy_but_no_accident() -> None:
     everybody = claimed_epsilon([Event(noise_multiplier=0.1, sampling_probability=1.0, count=30)], DELTA)
     assert everybody / 10 < claimed_epsilon([event], DELTA) < everybody
     with pytest.raises(InvalidInput, match="the noise is too small"):
-        epsilon([replace(event, noise_multiplier=1e-6)], DELTA)
+        released_epsilon([replace(event, noise_multiplier=1e-6)], DELTA)
 
 
 def test_rounds_add_up_in_any_order() -> None:
     one, other = replace(FASHION, count=30), Event(noise_multiplier=2.0, sampling_probability=0.1, count=5)
     everybody = Event(noise_multiplier=9.0, sampling_probability=1.0, count=2)
-    together = epsilon([one, other, everybody], DELTA)
-    apart = epsilon([other, replace(everybody, count=1), *[FASHION] * 30, replace(everybody, count=1)], DELTA)
+    together = released_epsilon([one, other, everybody], DELTA)
+    apart = released_epsilon([other, replace(everybody, count=1), *[FASHION] * 30, replace(everybody, count=1)], DELTA)
     assert together == apart
-    assert together.pld > max(epsilon([event], DELTA).pld for event in (one, other, everybody))
+    assert together.pld > max(released_epsilon([event], DELTA).pld for event in (one, other, everybody))
     assert together.rdp is not None
     assert together.pld < together.rdp
 
 
-def test_nothing_played_is_nothing_spent() -> None:
-    spent = epsilon([], DELTA)
+def test_nothing_run_is_nothing_spent() -> None:
+    spent = released_epsilon([], DELTA)
     assert (spent.paper, spent.rdp, spent.pld, spent.claimed) == (0.0, 0.0, 0.0, 0.0)
     assert claimed_epsilon([], DELTA) == 0.0
 
@@ -188,7 +198,7 @@ def test_nothing_played_is_nothing_spent() -> None:
 def test_little_noise_needs_orders_between_whole_numbers() -> None:
     accountant = RdpAccountant()
     accountant.compose(dp_accounting.GaussianDpEvent(0.3))
-    found = epsilon([Event(noise_multiplier=0.3, sampling_probability=1.0)], DELTA).rdp
+    found = released_epsilon([Event(noise_multiplier=0.3, sampling_probability=1.0)], DELTA).rdp
     assert found == pytest.approx(accountant.get_epsilon(DELTA))
     whole = RdpAccountant(range(2, 65))
     whole.compose(dp_accounting.GaussianDpEvent(0.3))
@@ -199,7 +209,7 @@ def test_little_noise_needs_orders_between_whole_numbers() -> None:
 def test_fixed_size_is_accounted_as_such(event: Event, expected: tuple[float, float]) -> None:
     rounds = 200 if event is FASHION else 100
     fixed = make_sampling("fixed", population=event.population or 0, cohort=100).event(event.noise_multiplier)
-    spent = epsilon([replace(fixed, count=rounds)], DELTA)
+    spent = released_epsilon([replace(fixed, count=rounds)], DELTA)
     assert spent.pld == pytest.approx(expected[0], abs=5e-3)
     assert spent.rdp == pytest.approx(expected[1], abs=5e-4)
     assert spent.paper is None
@@ -219,18 +229,18 @@ def test_dp_accounting_still_needs_half_the_multiplier_for_replacing_one() -> No
 
 def test_mixed_neighbours_are_refused() -> None:
     with pytest.raises(InvalidInput, match="different neighbours"):
-        epsilon([FASHION, make_sampling("fixed", population=6000, cohort=100).event(1.54)], DELTA)
+        released_epsilon([FASHION, make_sampling("fixed", population=6000, cohort=100).event(1.54)], DELTA)
 
 
 def test_one_more_round_recomputes_no_distribution() -> None:
     distributions.round_pld.cache_clear()
     for rounds in range(1, 6):
-        epsilon([replace(FASHION, roster=160, count=rounds)], DELTA)
+        released_epsilon([replace(FASHION, roster=160, count=rounds)], DELTA)
     assert distributions.round_pld.cache_info().misses == 1
 
 
 def test_claim_is_rounded_up() -> None:
-    spent = epsilon([replace(FASHION, count=200)], DELTA)
+    spent = released_epsilon([replace(FASHION, count=200)], DELTA)
     assert spent.claimed >= spent.pld
     assert spent.claimed == pytest.approx(0.6806, abs=1e-9)
 
@@ -271,7 +281,7 @@ BAD: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("bad", BAD)
 def test_bad_events_are_refused(bad: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"must|accounted"):
+    with pytest.raises(ValueError, match=r"must"):
         Event.from_json(FASHION.to_json() | bad)
 
 
@@ -320,7 +330,7 @@ def test_events_survive_the_ledger(tmp_path: Any) -> None:
 @pytest.mark.parametrize("delta", [0.0, 1.0, 2.0, -1e-5, math.nan])
 def test_bad_delta_is_refused(delta: float) -> None:
     with pytest.raises(ValueError, match="delta"):
-        epsilon([FASHION], delta)
+        released_epsilon([FASHION], delta)
     with pytest.raises(ValueError, match="delta"):
         require_small_delta(delta, 10, allow_large=True)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from lowkey.errors import InvalidInput
-from lowkey.privacy import Sampling, affordable_rounds, calibrate_noise, claimed_epsilon, epsilon, make_sampling
+from lowkey.privacy import Sampling, affordable_rounds, calibrate_noise, claimed_epsilon, make_sampling, released_epsilon
 
 DELTA = 1e-5
 FASHION, MEDICAL = (make_sampling(None, population=n, cohort=100) for n in (6000, 5011))
@@ -53,7 +53,7 @@ def test_large_targets_need_little_noise_and_impossible_ones_are_refused() -> No
     assert calibrate_noise(everybody, epsilon=1000.0, delta=DELTA, rounds=1) <= 0.1
     with pytest.raises(InvalidInput, match="epsilon is 0"):
         calibrate_noise(everybody, epsilon=0.0, delta=DELTA, rounds=1)
-    with pytest.raises(InvalidInput, match="raise it"):
+    with pytest.raises(InvalidInput, match="raise epsilon"):
         calibrate_noise(everybody, epsilon=1e-12, delta=1e-12, rounds=1)
 
 
@@ -73,11 +73,11 @@ def test_no_rounds_are_counted_for_an_impossible_target(target: float) -> None:
 
 
 @pytest.mark.parametrize(("sampling", "noise", "rounds"), [(FASHION, 1.54, 199), (MEDICAL, 1.49, 99)])
-def test_the_papers_accountant_affords_one_round_less_than_the_paper_plays(
+def test_the_papers_accountant_affords_one_round_less_than_the_paper_runs(
     sampling: Sampling, noise: float, rounds: int
 ) -> None:
     event = sampling.event(noise)
-    within, beyond = (epsilon([replace(event, count=n)], DELTA).paper for n in (rounds, rounds + 1))
+    within, beyond = (released_epsilon([replace(event, count=n)], DELTA).paper for n in (rounds, rounds + 1))
     assert within is not None
     assert beyond is not None
     assert within <= 1.0 < beyond

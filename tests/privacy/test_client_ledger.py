@@ -73,7 +73,7 @@ def test_edited_lines_are_refused(path: Path, old: str, new: str) -> None:
 
 def test_a_servers_ledger_is_no_clients(path: Path) -> None:
     write(path)
-    with pytest.raises(LedgerError, match="no file of the format 'lowkey client ledger 1'"):
+    with pytest.raises(LedgerError, match="not a file of the format 'lowkey client ledger 1'"):
         ClientLedger(path)
 
 
@@ -87,7 +87,7 @@ def test_many_readers_who_cannot_join(path: Path) -> None:
         ledger.join("first", 1, 0, noise_multiplier=1.5)
         reader = ClientLedger.read(path)
         assert reader.entries == ledger.entries
-        with pytest.raises(LedgerError, match="opened for reading alone"):
+        with pytest.raises(LedgerError, match="opened for reading only"):
             reader.join("first", 2, 0, noise_multiplier=1.5)
         ledger.join("first", 2, 0, noise_multiplier=1.5)
 

@@ -127,7 +127,7 @@ def test_readers_and_closed_ledgers_cannot_spend(path: Path) -> None:
     closed.close()
     closed.close()
     for ledger in (closed, Ledger.read(path)):
-        with pytest.raises(LedgerError, match="closed or was opened for reading alone"):
+        with pytest.raises(LedgerError, match="closed or was opened for reading only"):
             ledger.intend(2, 0, EVENT)
     assert len(Ledger.read(path).events) == 1
 

@@ -61,7 +61,7 @@ def test_changed_files_are_refused_and_left_alone(path: Path, damage: Callable[[
     broken = "".join(line + "\n" for line in damage(lines))
     assert broken != path.read_text()
     path.write_text(broken)
-    told = "no file of the format" if broken.startswith("garbage") else "restore the file from a copy"
+    told = "not a file of the format" if broken.startswith("garbage") else "restore the file from a copy"
     for opened in (Ledger.read, lambda p: Ledger(p, run="first")):
         with pytest.raises(LedgerError, match=rf"ledger\.jsonl.*{told}"):
             opened(path)
@@ -149,6 +149,6 @@ def test_well_sealed_nonsense_is_refused(path: Path, record: dict[str, object]) 
 )
 def test_other_formats_are_refused_clearly(path: Path, first_line: str) -> None:
     path.write_text(first_line + "\n")
-    with pytest.raises(LedgerError, match=r"no file of the format 'lowkey ledger 2'.*another version") as error:
+    with pytest.raises(LedgerError, match=r"not a file of the format 'lowkey ledger 2'.*another version") as error:
         Ledger(path, run="first")
     assert "\n" not in str(error.value)

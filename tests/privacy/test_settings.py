@@ -29,7 +29,7 @@ def test_noise_is_calibrated_to_the_target() -> None:
     assert replace(resolved, **chosen) == FASHION  # nothing else has changed
 
 
-def test_rounds_that_are_played_count_unless_the_promise_says_how_many() -> None:
+def test_rounds_that_are_run_count_unless_the_promise_says_how_many() -> None:
     everybody = {"clients": 50, "cohort": 50}
     ten, hundred = (
         replace(FASHION, rounds=None).resolve(**everybody, rounds=rounds).noise_multiplier for rounds in (10, 100)

@@ -12,12 +12,12 @@ from lowkey.errors import InvalidInput
 from lowkey.privacy import (
     Event,
     claimed_epsilon,
-    epsilon,
     group_epsilon,
     guarantee_lines,
     likely_participations,
     make_sampling,
     noise_shares,
+    released_epsilon,
     search_epsilon,
     server_epsilon,
     server_view,
@@ -112,7 +112,7 @@ def test_choosing_the_best_of_many_runs(event: Event, runs: float, expected: flo
 
 
 def test_a_search_of_one_run_costs_no_less_than_the_run() -> None:
-    spent = epsilon([FASHION], DELTA).rdp
+    spent = released_epsilon([FASHION], DELTA).rdp
     assert spent is not None
     assert spent <= search_epsilon(FASHION, 1, DELTA) < search_epsilon(FASHION, 2, DELTA)
 
@@ -155,7 +155,7 @@ def test_the_guarantee_in_words_has_everything() -> None:
     text = "\n".join(
         guarantee_lines(
             event,
-            released=epsilon([event], DELTA),
+            released=released_epsilon([event], DELTA),
             server=server_epsilon(1.54, 3, DELTA),
             participations=3,
             delta=DELTA,

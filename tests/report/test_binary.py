@@ -55,7 +55,8 @@ def test_report_of_mortality(runs: list[Path], tmp_path: Path) -> None:
     text = (tmp_path / "report.md").read_text()
     for part in (
         "best balanced accuracy / AUROC @ round", "0.74 / 0.82 @ 99", "0.69 / 0.76 @ 100, ε 1",
-        "measured on other data (Premier)", "share of deaths (", "nobody's data is in it: hospital/synthetic/fl-std, ",
+        "measured on other data (Premier)", "fraction of deaths (",
+        "nobody's data is in it: hospital/synthetic/fl-std, ",
         "![AUROC by round](auroc-round.png)", "risk of death](calibration.png)",
         "columns after them (sensitivity, specificity)",
     ):  # fmt: skip
@@ -87,9 +88,7 @@ def test_data_in_one_place_sends_nothing(tmp_path: Path) -> None:
 
 def test_images_and_mortality_do_not_go_into_one_report(runs: list[Path], tmp_path: Path) -> None:
     run(tiny_config("demo/fl-std", "schedule.rounds=1"), tmp_path / "images")
-    with pytest.raises(
-        RunError, match=r"open is of the task mortality.*images is of the task fashion-mnist.*one report"
-    ):
+    with pytest.raises(RunError, match=r"open has the task mortality.*images has the task fashion-mnist.*one report"):
         write_report([runs[0], tmp_path / "images"], tmp_path / "report", title="x")
     assert not (tmp_path / "report").exists()
     assert "sensitivity" not in header(load_runs([tmp_path / "images"]))
@@ -103,7 +102,7 @@ def test_runs_without_calibration_or_without_deaths_in_a_bin(runs: list[Path], t
     assert "Calibration" not in (tmp_path / "report" / "report.md").read_text()
     zero = rewrite(tmp_path / "zero", runs[0], {"calibration": [[0.3, 0.01, 0.0, 50], [0.7, 0.06, 0.08, 50]]})
     write_report([zero, old], tmp_path / "report", title="x")
-    assert "share of deaths (4.00 %)" in (tmp_path / "report" / "report.md").read_text()
+    assert "fraction of deaths (4.00 %)" in (tmp_path / "report" / "report.md").read_text()
 
 
 def test_the_papers_upload_is_not_that_of_another_model(runs: list[Path]) -> None:

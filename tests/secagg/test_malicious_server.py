@@ -140,7 +140,7 @@ DELIVERY_ATTACKS: dict[str, tuple[Callable[[Cohort], Delivery], str]] = {
     ),
     "meant for somebody else": (redirected, "altered"),
     "of another attempt": (replayed, "altered"),
-    "held back": (without_peer, "other clients"),
+    "held back": (without_peer, "clients that are not its"),
     "sharers few": (lambda c: Delivery(sharers=SESSION.roster[:7], sealed={}), "7 sharers; at least 8"),
     "sharers twice": (lambda c: Delivery(sharers=SESSION.roster + SESSION.roster[-1:], sealed={}), "distinct"),
     "sharers unknown": (lambda c: Delivery(sharers=(OUTSIDER, *SESSION.roster), sealed={}), "known"),

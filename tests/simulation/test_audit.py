@@ -100,7 +100,7 @@ def test_the_worst_roster_leaves_the_noise_that_is_promised_and_no_more() -> Non
     """4,000 coordinates tell a standard deviation to 1.1 %; the test leaves 5 % (false alarms: one in 10⁵)."""
     rounds = CanaryRounds.of(LOSSY, 40, None, SECRETS)
     assert (rounds.members, rounds.canaries) == (40, 32)
-    view = rounds.play(0, np.zeros(32, np.bool_), masked=False)
+    view = rounds.run(0, np.zeros(32, np.bool_), masked=False)
     encoding = rounds.privacy.encoding(view.size)
     promised = float(LOSSY.noise_multiplier) * encoding.sensitivity / encoding.norm
     assert np.std(view) == pytest.approx(promised, rel=0.05)
@@ -110,7 +110,7 @@ def test_the_worst_roster_leaves_the_noise_that_is_promised_and_no_more() -> Non
 def test_masked_rounds_show_the_same(defect: Defect | None) -> None:
     rounds = CanaryRounds.of(LOSSY, 12, defect, SECRETS)
     present = np.arange(rounds.canaries) % 2 == 0
-    plain, masked = (rounds.play(5, present, masked=masked) for masked in (False, True))
+    plain, masked = (rounds.run(5, present, masked=masked) for masked in (False, True))
     np.testing.assert_array_equal(plain, masked)
     assert plain[: rounds.canaries][present].mean() > plain[: rounds.canaries][~present].mean()
 
@@ -119,7 +119,7 @@ def test_canaries_are_clipped_unless_that_is_the_defect() -> None:
     cases: list[tuple[Defect | None, float]] = [(None, 1.0), ("no-clipping", 10.0)]
     for defect, size in cases:
         rounds = CanaryRounds.of(replace(QUIET, noise_multiplier=0.1), 20, defect, SECRETS)
-        view = rounds.play(0, np.ones(20, np.bool_), masked=False)
+        view = rounds.run(0, np.ones(20, np.bool_), masked=False)
         np.testing.assert_allclose(view[:20], size, atol=0.6)
         np.testing.assert_allclose(view[20:], 0.0, atol=0.6)
 

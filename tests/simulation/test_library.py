@@ -146,7 +146,7 @@ def private(**changes: Any) -> lowkey.Scheme:
         (lambda: lowkey.scheme("fl-std", clients=10, cohort=5, seed=-1), r"seed is -1; it must be at least 0"),
         (lambda: lowkey.scheme("fl-sdt", clients=10, cohort=5), r"federation\.scheme is 'fl-sdt'"),
         (lambda: lowkey.scheme("fl-std-dp", clients=10, cohort=5), "needs privacy settings"),
-        (lambda: lowkey.scheme("fl-std", clients=10, cohort=5, privacy=PRIVACY), "gives no privacy"),
+        (lambda: lowkey.scheme("fl-std", clients=10, cohort=5, privacy=PRIVACY), "promises no privacy"),
         (lambda: made("fl-std-dp", clients=10, cohort=None, privacy=PRIVACY), "cohort"),
         (lambda: private(noise_multiplier=0), r"noise_multiplier is 0, which protects nobody"),
         (lambda: private(noise_multiplier=-1.0), r"noise_multiplier is -1\.0"),

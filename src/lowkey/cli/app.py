@@ -43,15 +43,15 @@ def _options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Options of every command."""
+    """Options that come before a command."""
 
 
 def main() -> None:
-    """Entry point: 0 done, 1 an audit refuted a claim, 2 the user can mend it, 130 interrupted."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a service that is stopped cleans up as after Ctrl-C
+    """Entry point: 0 done, 1 an audit refuted a claim, 2 an error that the user can correct, 130 interrupted."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # stopping a service cleans up just as Ctrl-C does
     try:
         with extra_needed():
-            app()  # typer itself says what is wrong with the arguments, by classes that differ between its releases
+            app()  # typer reports wrong arguments itself; its error classes differ between releases
     except LowkeyError as error:
         typer.echo(f"lowkey: {error}", err=True)
         sys.exit(2)

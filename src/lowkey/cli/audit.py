@@ -24,21 +24,25 @@ def audit(
     ] = "fashion-mnist/fl-cs-dp-r0.05",
     *,
     assignments: SetOption = None,
-    trials: Annotated[int, typer.Option(help="Guesses whether one client is in the sum; more prove more.")] = 100_000,
-    canaries: Annotated[int, typer.Option(help="Clients that contribute by a coin, to be guessed at once.")] = 40_000,
-    masked_rounds: Annotated[int, typer.Option(help="Rounds under secure aggregation (slow).")] = 2,
+    trials: Annotated[
+        int, typer.Option(help="How often to guess whether one client is in the sum; more trials prove more.")
+    ] = 100_000,
+    canaries: Annotated[
+        int, typer.Option(help="How many clients toss a coin whether to contribute; all coins are guessed together.")
+    ] = 40_000,
+    masked_rounds: Annotated[int, typer.Option(help="How many rounds to run under secure aggregation (slow).")] = 2,
     plant: Annotated[
         str | None,
-        typer.Option(help="Plant a defect, to see that the audit finds it: low-noise, missing-shares or no-clipping."),
+        typer.Option(help="Plant a defect to check that the audit finds it: low-noise, missing-shares or no-clipping."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Directory for audit.json and audit.png.")] = None,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Attack the privacy of one round, and hold what the attack proves against what is claimed.
+    """Attack the privacy of one round and compare what the attack proves with what is claimed.
 
-    Every trial goes through the code of a real round: clip, encoding, noise, sum, server. Exit code 1 says that the
-    claim is refuted.
+    Every trial runs the code of a real round: clip, encoding, noise, sum, server. The exit code is 1 if the claim is
+    refuted.
     """
     from lowkey.experiments import load_config
     from lowkey.report import write_audit
@@ -47,7 +51,7 @@ def audit(
     config = load_config(preset, assignments or [])
     if config.privacy is None:
         raise ConfigError(
-            f"{config.federation.scheme} promises nothing, so there is nothing to audit; choose a -dp scheme"
+            f"{config.federation.scheme} promises no privacy, so there is nothing to audit; choose a -dp scheme"
         )
     with _progress(quiet=quiet) as progress:
         found = run_audit(
@@ -73,15 +77,15 @@ def audit(
 
 @contextmanager
 def _progress(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal, nothing elsewhere."""
+    """A progress bar on a terminal; nothing elsewhere."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
     columns = (TextColumn("attacked rounds"), MofNCompleteColumn(), BarColumn(bar_width=24), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=quiet or not console.is_terminal) as bar:
-        task = bar.add_task("rounds", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        rounds = bar.add_task("rounds", total=None)
+        yield lambda done, total: bar.update(rounds, completed=done, total=total)
 
 
 def _print(found: Audit, files: list[Path]) -> None:

@@ -19,11 +19,11 @@ def check(
     path: Annotated[Path, typer.Argument(help="The CSV file, plain, .gz or .zip, or a directory that holds it.")],
     *,
     any_version: Annotated[
-        bool, typer.Option("--any-version", help="Describe a file that is not the reference file.")
+        bool, typer.Option("--any-version", help="Accept a file that is not the reference file, and describe it.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Check a copy of a public data set: checksum, rows, and the part that is learned from."""
+    """Check a copy of a public data set: its checksum, its rows, and the rows that a model learns from."""
     from lowkey.tasks import TASKS
 
     checks = [task.check_file for name in TASKS if (task := TASKS[name]).check_file is not None]
@@ -31,7 +31,7 @@ def check(
         (result for each in checks if (result := each(source, path, any_version=any_version)) is not None), None
     )
     if found is None:
-        raise ConfigError(f"no data set is called {source!r}; docs/hospital.md lists them")
+        raise ConfigError(f"no data set is called {source!r}; docs/hospital.md lists the names")
     if as_json:
         emit(found.to_json())
     else:
@@ -45,7 +45,7 @@ def describe(
     assignments: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Tell who would learn from what: clients, features, training and test rows, and who is left out."""
+    """Show what a run would learn from: clients, features, training and test rows, and who is left out."""
     from lowkey.experiments import load_config
 
     config = load_config(preset, assignments or [])

@@ -21,7 +21,7 @@ def demo(
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """See it work in a minute or two: private learning with and without compression, on the bundled sample."""
+    """Watch Lowkey work in a minute or two: private learning with and without compression, on the bundled sample."""
     from lowkey.errors import RunError
     from lowkey.experiments import load_config
     from lowkey.report import write_report
@@ -29,7 +29,7 @@ def demo(
     marker = out / ".lowkey-demo"
     if out.exists() and any(out.iterdir()):
         if not marker.exists():
-            raise RunError(f"{out} exists and is not a demo; choose another --out")
+            raise RunError(f"{out} exists and is not a demo of Lowkey; choose another --out")
         shutil.rmtree(out)
     out.mkdir(parents=True, exist_ok=True)
     marker.touch()

@@ -1,4 +1,4 @@
-"""What commands share: options, the JSON line for scripts, aligned lines for people."""
+"""What all commands use: common options, a line of JSON for scripts, aligned lines for people."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ QuietOption = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 
 @contextmanager
 def extra_needed() -> Iterator[None]:
-    """Says how to get an optional library where one is missing."""
+    """Turn a missing optional library into an error that says how to install it."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -33,12 +33,12 @@ def extra_needed() -> Iterator[None]:
 
 
 def emit(value: Any) -> None:
-    """The JSON line."""
+    """Print one line of JSON."""
     typer.echo(json.dumps(value))
 
 
 def echo_lines(lines: Mapping[str, object]) -> None:
-    """Names to the right, values to the left of one column."""
+    """Print names and values, aligned at one column."""
     width = max(9, *map(len, lines))
     for name, value in lines.items():
         typer.echo(f"{name:>{width}}  {value}")

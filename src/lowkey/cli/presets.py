@@ -29,7 +29,9 @@ def list_presets(as_json: JsonOption = False) -> None:
         if "data" in paper:
             elsewhere[name.split("/")[0], paper["data"]] = labels(scores)
     for (group, data), shown in elsewhere.items():
-        typer.echo(f"\n{group}/…: {shown}; the paper measured them on its private database, {data}, not on these data.")
+        typer.echo(
+            f"\n{group}/…: {shown}; the paper measured these scores on its private database, {data}, not on this data."
+        )
 
 
 @app.command("show")
@@ -37,7 +39,7 @@ def show_preset(
     name: Annotated[str, typer.Argument(help="Name of a preset, or path of a TOML file.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Print the whole configuration of a preset as TOML; save it, edit it, and give it to 'lowkey run'."""
+    """Print the whole configuration of a preset as TOML; save it, edit it, and pass it to 'lowkey run'."""
     from lowkey.experiments import find, parse
 
     config = parse(find(name))

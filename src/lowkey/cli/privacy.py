@@ -13,30 +13,33 @@ from lowkey.figures import human_bytes
 if TYPE_CHECKING:
     from lowkey.privacy import Event, Sampling
 
-app = typer.Typer(help="What a setting costs in privacy, and which noise reaches a target.")
+app = typer.Typer(help="Find out what settings cost in privacy, and how much noise a target needs.")
 
 
 Clients = Annotated[int, typer.Option(help="Number of enrolled clients, N.")]
-Cohort = Annotated[int, typer.Option(help="Expected number of clients whose data is in a round, q·N.")]
+Cohort = Annotated[int, typer.Option(help="Expected number of clients whose data enters a round, q·N.")]
 Delta = Annotated[float, typer.Option(help="δ of the guarantee.")]
 SamplingOption = Annotated[
     str | None,
     typer.Option(
-        help="How cohorts are drawn: all, poisson_padded, secret_poisson or fixed; if unset, all when the cohort is "
-        "everybody, else poisson_padded."
+        help="How cohorts are drawn: all, poisson_padded, secret_poisson or fixed. By default all when the cohort is "
+        "everybody, otherwise poisson_padded."
     ),
 ]
-Roster = Annotated[int | None, typer.Option(help="With secret_poisson: clients asked in a round; everybody if unset.")]
-Participations = Annotated[
-    int | None, typer.Option(help="Rounds that ask one client, for the server's view; as many as likely if unset.")
+Roster = Annotated[
+    int | None, typer.Option(help="With secret_poisson: how many clients are asked in a round; everybody by default.")
 ]
-Dropouts = Annotated[float, typer.Option(help="Share of a roster that may leave.")]
-Colluders = Annotated[float, typer.Option(help="Share of a roster that may collude with the server.")]
+Participations = Annotated[
+    int | None,
+    typer.Option(help="In how many rounds one client is asked, for the server's ε; a likely number by default."),
+]
+Dropouts = Annotated[float, typer.Option(help="Fraction of a roster that may drop out.")]
+Colluders = Annotated[float, typer.Option(help="Fraction of a roster that may collude with the server.")]
 LargeDelta = Annotated[bool, typer.Option("--allow-large-delta", help="Accept a δ of 1/N or more.")]
 
 
-@app.command()
-def epsilon(
+@app.command("epsilon")
+def show_epsilon(
     *,
     clients: Clients,
     cohort: Cohort,
@@ -51,7 +54,7 @@ def epsilon(
     allow_large_delta: LargeDelta = False,
     as_json: JsonOption = False,
 ) -> None:
-    """ε after some rounds: for people who see the models, and for the server."""
+    """Show ε after a number of rounds: for people who see the models, and for the server."""
     sampler = _sampling(sampling, clients, cohort, roster, delta, allow_large_delta)
     event = replace(sampler.event(noise_multiplier), count=rounds)
     _show(sampler, event, delta, participations, dropouts, colluders, as_json, {})
@@ -63,8 +66,10 @@ def calibrate(
     epsilon: Annotated[float, typer.Option(help="Target ε, for people who see released models.")],
     clients: Clients,
     cohort: Cohort,
-    rounds: Annotated[int | None, typer.Option(help="Number of rounds; gives the noise they need.")] = None,
-    noise_multiplier: Annotated[float | None, typer.Option(help="Noise; gives the rounds it affords.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Number of rounds; the command finds the noise they need.")] = None,
+    noise_multiplier: Annotated[
+        float | None, typer.Option(help="Noise multiplier; the command finds the rounds it allows.")
+    ] = None,
     delta: Delta = 1e-5,
     sampling: SamplingOption = None,
     roster: Roster = None,
@@ -74,7 +79,7 @@ def calibrate(
     allow_large_delta: LargeDelta = False,
     as_json: JsonOption = False,
 ) -> None:
-    """The noise that --rounds need for a target ε, or the rounds that --noise-multiplier affords."""
+    """Find the noise that --rounds need for a target ε, or the rounds that --noise-multiplier allows."""
     from lowkey.errors import InvalidInput
     from lowkey.privacy import affordable_rounds, calibrate_noise
 
@@ -88,23 +93,23 @@ def calibrate(
         rounds = affordable_rounds(sampler.event(noise_multiplier), epsilon=epsilon, delta=delta)
     found = {"noise_multiplier": noise_multiplier, "rounds": rounds, "target_epsilon": epsilon}
     if rounds == 0:
-        raise InvalidInput(f"not one round fits into epsilon = {epsilon:g}; raise it or the noise")
+        raise InvalidInput(f"not one round fits into epsilon = {epsilon:g}; raise epsilon or the noise")
     if not as_json:
         typer.echo(f"noise multiplier {noise_multiplier:.4f}, {rounds} rounds: ε ≤ {epsilon:g}")
     event = replace(sampler.event(noise_multiplier), count=rounds)
     _show(sampler, event, delta, participations, dropouts, colluders, as_json, found)
 
 
-@app.command()
-def plan(
+@app.command("plan")
+def show_plan(
     *,
     clients: Clients,
     epsilon: Annotated[float, typer.Option(help="Target ε, for people who see released models.")],
     parameters: Annotated[int, typer.Option(help="Numbers in the model, n.")],
     delta: Delta = 1e-5,
-    ratio: Annotated[float | None, typer.Option(help="Measurements over parameters, r; chosen if unset.")] = None,
-    rounds: Annotated[int | None, typer.Option(help="Number of rounds; 100 or 200 if unset.")] = None,
-    cohort: Annotated[int | None, typer.Option(help="Contributors of a round, q·N; chosen if unset.")] = None,
+    ratio: Annotated[float | None, typer.Option(help="Measurements over parameters, r; chosen by default.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Number of rounds; 100 or 200 by default.")] = None,
+    cohort: Annotated[int | None, typer.Option(help="Contributors of a round, q·N; chosen by default.")] = None,
     sampling: SamplingOption = None,
     dropouts: Dropouts = 0.1,
     colluders: Colluders = 0.1,
@@ -112,11 +117,10 @@ def plan(
     allow_large_delta: LargeDelta = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Settings that reach a target ε, what they promise and cost, and whether they are worth running."""
-    from lowkey.privacy import guarantee_lines
-    from lowkey.privacy import plan as make_plan
+    """Find settings that reach a target ε; show what they promise and cost, and whether they are worth running."""
+    from lowkey.privacy import guarantee_lines, plan
 
-    made = make_plan(
+    made = plan(
         clients=clients,
         epsilon=epsilon,
         delta=delta,
@@ -139,7 +143,7 @@ def plan(
         "chance to contribute, q": f"{event.sampling_probability:.6g}",
         "rounds": f"{event.count}",
         "noise multiplier, z": f"{event.noise_multiplier:.4f}",
-        "roster M, survivors t, honest κ": f"{event.roster}, {made.shares.min_survivors}, {made.shares.honest}",
+        "roster M, min. survivors t, honest κ": f"{event.roster}, {made.shares.min_survivors}, {made.shares.honest}",
         "ratio, measurements": f"{made.ratio:g}, {made.measurements} of {parameters}",
         "upload per member and round": f"{human_bytes(made.bytes_up_per_client)} (with an estimate of the protocol)",
         "download per contributor and round": human_bytes(made.bytes_down_per_client),
@@ -177,12 +181,17 @@ def _show(
     as_json: bool,
     found: dict[str, Any],
 ) -> None:
-    from lowkey.privacy import epsilon as account
-    from lowkey.privacy import guarantee_lines, likely_participations, noise_shares, server_epsilon
+    from lowkey.privacy import (
+        guarantee_lines,
+        likely_participations,
+        noise_shares,
+        released_epsilon,
+        server_epsilon,
+    )
 
     shares = noise_shares(sampler.roster_size, dropouts=dropouts, colluders=colluders)
     asked = likely_participations(event.count, sampler.probability) if participations is None else participations
-    released = account([event], delta)
+    released = released_epsilon([event], delta)
     server = server_epsilon(event.noise_multiplier, asked, delta, coin=sampler.coin)
     if as_json:
         emit(
@@ -213,12 +222,14 @@ def clip_norm(
     *,
     assignments: SetOption = None,
     clients: Annotated[int, typer.Option(help="How many clients take one step of training.")] = 100,
-    quantile: Annotated[float, typer.Option(help="Which of their norms to take; the paper takes the median.")] = 0.5,
+    quantile: Annotated[
+        float, typer.Option(help="Which quantile of their norms to take; the paper takes the median.")
+    ] = 0.5,
     as_json: JsonOption = False,
 ) -> None:
-    """A clip norm from public data: the median norm of clients' first compressed updates.
+    """Find a clip norm on public data: the median norm of the clients' first compressed updates.
 
-    Nothing of it is private, so use data that may be seen: public, synthetic, or your own. Where there is none, start
+    The result is not private, so use data that may be seen: public, synthetic, or your own. If you have none, start
     from a guess and set privacy.clip = "adaptive".
     """
     import numpy as np
@@ -234,4 +245,4 @@ def clip_norm(
         return
     about = f"quantile {quantile:g} of {norms.size} clients; quartiles {low:.3g} and {high:.3g}"
     typer.echo(f"privacy.clip_norm = {found:.3g}   ({about})")
-    typer.echo("Measured on data that was not protected: only for data that may be seen.")
+    typer.echo("This number is not private: use it only if the data may be seen.")

@@ -18,7 +18,7 @@ _SECONDS_BETWEEN_LINES = 10.0
 
 
 class RunProgress:
-    """An observer: a bar on a terminal, now and then a line elsewhere."""
+    """An observer that shows a progress bar on a terminal, and prints a line now and then elsewhere."""
 
     def __init__(self, rounds: int, scores: Sequence[Score], *, quiet: bool = False) -> None:
         self._console = Console(stderr=True, quiet=quiet)
@@ -32,7 +32,7 @@ class RunProgress:
             console=self._console,
             disable=quiet or not self._console.is_terminal,
         )
-        self._task = self._bar.add_task("round", total=rounds, status="starting")
+        self._shown = self._bar.add_task("round", total=rounds, status="starting")
 
     def __enter__(self) -> RunProgress:
         self._bar.start()
@@ -44,14 +44,14 @@ class RunProgress:
         self._bar.stop()
 
     def begin(self, rounds_done: int, prospects: str | None = None) -> None:
-        """The run starts, or goes on, after this round; ``prospects`` says what to expect of it."""
+        """Start showing a run that has done this many rounds; ``prospects`` says what to expect of it."""
         if prospects is not None:
             self._console.print(prospects, highlight=False, soft_wrap=True)
-        self._bar.update(self._task, completed=rounds_done, status="first round")
+        self._bar.update(self._shown, completed=rounds_done, status="first round")
 
     def __call__(self, metrics: Metrics) -> None:
         number, status = metrics["round"], self._status(metrics)
-        self._bar.update(self._task, completed=number, status=status)
+        self._bar.update(self._shown, completed=number, status=status)
         now = time.monotonic()
         due = now - self._last_line >= _SECONDS_BETWEEN_LINES or number == self._rounds
         if not self._console.is_terminal and due:
@@ -59,8 +59,8 @@ class RunProgress:
             self._console.print(f"round {number}/{self._rounds}  {status}", highlight=False, soft_wrap=True)
 
     def say(self, text: str) -> None:
-        """What is going on before the first round."""
-        self._bar.update(self._task, status=text)
+        """Show what happens before the first round."""
+        self._bar.update(self._shown, status=text)
         if not self._console.is_terminal:
             self._console.print(text, highlight=False, soft_wrap=True)
 

@@ -17,7 +17,7 @@ def report(
     title: Annotated[str, typer.Option(help="Title of the report.")] = "Lowkey report",
     as_json: JsonOption = False,
 ) -> None:
-    """Compare runs: Markdown table, PNG curves and one HTML page that needs no other file."""
+    """Compare runs in a Markdown table, PNG curves and one HTML page that needs no other file."""
     from lowkey.report import write_report
 
     summaries, files = write_report(runs, out, title=title)

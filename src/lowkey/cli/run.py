@@ -21,11 +21,11 @@ if TYPE_CHECKING:  # imported when a command needs it, so that --help answers at
     from lowkey.tasks import Score
 
 
-_STOPPED = {"rounds": "all that were asked for", "privacy target": "the next would pass privacy.epsilon"}
+_STOPPED = {"rounds": "all that were asked for", "privacy target": "the next one would exceed privacy.epsilon"}
 
 
 class Runtime(StrEnum):
-    """What carries the messages."""
+    """What carries requests to clients."""
 
     SIMULATION = "simulation"
     FLOWER = "flower"
@@ -39,8 +39,8 @@ def run(
     assignments: SetOption = None,
     rounds: Annotated[int | None, typer.Option(help="Number of rounds; short for --set schedule.rounds=...")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of all reproducible choices; short for --set seed=...")] = None,
-    out: Annotated[Path | None, typer.Option(help="Run directory; by default runs/PRESET-seedSEED.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on where the run in --out stopped.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Run directory; runs/PRESET-seedSEED by default.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out where it stopped.")] = False,
     track: Annotated[
         str | None, typer.Option(help="Also send metrics to a tracker: 'tensorboard' writes into the run directory.")
     ] = None,
@@ -48,15 +48,15 @@ def run(
         Runtime, typer.Option(help="'flower' starts real servers and nodes on this machine instead of simulating them.")
     ] = Runtime.SIMULATION,
     nodes: Annotated[
-        int | None, typer.Option(min=1, help="With --runtime flower: how many nodes to start, each of them one client.")
+        int | None, typer.Option(min=1, help="With --runtime flower: how many nodes to start; each is one client.")
     ] = None,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Train by a preset or TOML file, simulated on this machine or on a Flower federation on it.
+    """Train a model as a preset or TOML file says: simulated, or on a Flower federation on this machine.
 
     Everything goes into the run directory: settings, metrics of every round, checkpoints and, for private schemes, the
-    ledger of spent privacy. Stop with Ctrl-C whenever you like and go on with --resume.
+    ledger of spent privacy. You can stop at any time with Ctrl-C and continue with --resume.
     """
     from lowkey.experiments import RunDirectory, load_config
     from lowkey.tasks import look_in
@@ -67,14 +67,14 @@ def run(
     if seed is not None:
         changes.append(f"seed={seed}")
     if (nodes is not None) != (runtime is Runtime.FLOWER) and not (resume and nodes is None):
-        raise ConfigError("--nodes and --runtime flower belong together; add the other one")
+        raise ConfigError("--nodes and --runtime flower belong together; give both or neither")
     if preset is not None:
         config = load_config(preset, changes, nodes=nodes)
     elif resume and out is not None:
         look_in(Path())  # a task of your own, if you are where it is; a run directory does not say where code is
         config = load_config(RunDirectory.open(out).config, changes, nodes=nodes)
     else:
-        raise ConfigError("name a preset ('lowkey presets list' shows them) or a TOML file")
+        raise ConfigError("no preset is given; name one ('lowkey presets list' shows them) or a TOML file")
     directory = out or Path("runs") / f"{config.name.replace('/', '_')}-seed{config.seed}"
     if resume and not directory.exists():
         raise RunError(f"{directory} does not exist, so there is nothing to resume; leave out --resume to start it")
@@ -91,12 +91,12 @@ def run(
 def simulate(
     config: Config, directory: Path, *, resume: bool = False, quiet: bool = False, tracker: str | None = None
 ) -> dict[str, Any]:
-    """Run with simulated clients, and progress on standard error."""
+    """Run with simulated clients, and show progress on standard error."""
+    from lowkey import simulation
     from lowkey.experiments import prospects
-    from lowkey.simulation import run as run_simulated
 
     with _observed(config, directory, quiet=quiet, tracker=tracker) as (progress, observers):
-        return run_simulated(
+        return simulation.run(
             config,
             directory,
             resume=resume,
@@ -108,7 +108,7 @@ def simulate(
 def deploy(
     config: Config, directory: Path, *, resume: bool = False, quiet: bool = False, tracker: str | None = None
 ) -> dict[str, Any]:
-    """Run on a Flower federation on this machine, with progress on standard error."""
+    """Run on a Flower federation on this machine, and show progress on standard error."""
     from lowkey.deployment import run_locally
 
     more = f" --runtime flower --nodes {config.federation.clients}"
@@ -120,7 +120,7 @@ def deploy(
 def _observed(
     config: Config, directory: Path, *, quiet: bool, tracker: str | None, more: str = ""
 ) -> Iterator[tuple[RunProgress, list[Observer]]]:
-    """Progress and tracker of a run, and a hint for whoever stops it."""
+    """Progress and tracker of a run, and a hint how to continue when it is stopped."""
     from lowkey.cli.progress import RunProgress
     from lowkey.experiments import open_tracker
 
@@ -132,7 +132,7 @@ def _observed(
         try:
             yield progress, [progress, *([] if extra is None else [extra])]
         except KeyboardInterrupt:
-            typer.echo(f"\nstopped; go on with: lowkey run --resume --out {directory}{more}", err=True)
+            typer.echo(f"\nstopped; continue with: lowkey run --resume --out {directory}{more}", err=True)
             raise
 
 
@@ -152,8 +152,8 @@ def _print(result: dict[str, Any], directory: Path, config: Config) -> None:
             f"{human_epsilon(result['epsilon_paper'])} as the paper counts; for people who see the models"
         )
         lines["server"] = (
-            f"ε {human_epsilon(result['epsilon_server'])} for the server, under secure aggregation, of a client that "
-            "contributed as often as its limit allows"
+            f"ε {human_epsilon(result['epsilon_server'])} for the server, under secure aggregation, about a client "
+            "that contributed as often as its limit allows"
         )
     if paper is not None:
         spent = f", ε {paper.epsilon:g}" if paper.epsilon is not None else ""
@@ -164,7 +164,7 @@ def _print(result: dict[str, Any], directory: Path, config: Config) -> None:
 
 
 def _scores(result: dict[str, Any], scores: Sequence[Score]) -> dict[str, str]:
-    """Final and best values; where there are several scores, all are of the round in which the first was best."""
+    """Final and best values; all best values are from the round in which the first score was best."""
     first, *others = scores
     if result[f"final_{first.name}"] is None:
         return {first.label: "not measured: there is no test data"}

@@ -12,13 +12,13 @@ from lowkey.figures import human_bytes, human_epsilon
 
 
 def status(
-    run: Annotated[Path, typer.Argument(help="Run directory, also of a run that is under way; or a node's home.")],
+    run: Annotated[Path, typer.Argument(help="A run directory, also while the run is under way, or a node's home.")],
     *,
     as_json: JsonOption = False,
 ) -> None:
-    """Tell how far a run is: round, scores, ε, bytes, clients that answered, seconds of each stage.
+    """Show how far a run is: round, scores, ε, bytes, clients that answered, seconds of each stage.
 
-    Of a node's home, tell how its last training went: that is known there and nowhere else.
+    For a node's home, show how its last training went; only the node itself knows that.
     """
     from lowkey.experiments import RunDirectory
 
@@ -61,5 +61,5 @@ def _of_node(home: Path, as_json: bool) -> None:
     if as_json:
         emit(found)
         return
-    went = "contributed" if found["contributed"] else f"could not contribute, and sent noise only: {found['reason']}"
+    went = "contributed" if found["contributed"] else f"could not contribute and sent noise only: {found['reason']}"
     echo_lines({"round": found["round"], "time": found["time"], "training": went})

@@ -1,4 +1,4 @@
-"""Compression: codecs make the linear map that clients apply in a round, decoders turn what it measured back."""
+"""Compression: codecs make the linear map that clients apply in a round, decoders recover updates from it."""
 
 from functools import lru_cache
 
@@ -25,7 +25,7 @@ DECODERS: Registry[type[Decoder]] = Registry(
 
 @lru_cache(maxsize=2)
 def operator_of(codec: Codec, num_coordinates: int, public: PublicNumbers) -> Operator:
-    """The map of a codec; kept, since client and server ask for it several times in a round."""
+    """The operator of a codec; cached, since client and server use it several times in a round."""
     return codec.operator(num_coordinates, public)
 
 

@@ -10,7 +10,7 @@ from lowkey.types import FloatArray
 
 
 def as_blocks(decoder: str, operator: Operator, measurements: FloatArray) -> tuple[BlockOperator, FloatArray]:
-    """The operator as one of blocks, and its finite measurements as (P, k)."""
+    """The operator as a block operator, and its measurements, checked to be finite, as (P, k)."""
     if not isinstance(operator, ChunkedOperator):
         raise InvalidInput(
             f"the {decoder} decoder needs the codec 'chunked-dct', not {type(operator).__name__}; "

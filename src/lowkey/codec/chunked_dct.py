@@ -24,7 +24,7 @@ from lowkey.rng import BitSource, PublicStream, permutation, random_signs
 from lowkey.types import FloatArray
 
 _GROUP = 2**21  # coordinates that are worked on at once
-_FEW_BITS = 16  # a number of so few bits has no room for the spikes of a dense update
+_FEW_BITS = 16  # with so few bits, a number has no room for the spikes of a dense update
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +38,8 @@ class ChunkedDCT:
     chunks : int
         P, how many chunks there are.
     signs : bool or None
-        Whether every coordinate's sign is flipped by a public coin before the DCT. None: only where numbers have 16
-        bits or fewer on the wire.
+        Whether a public coin flips every coordinate's sign before the DCT. None flips only where numbers have 16 bits
+        or fewer on the wire.
     """
 
     ratio: float = 1.0
@@ -67,12 +67,13 @@ class ChunkedOperator:
     """First coefficients of the orthonormal DCT-II of each of P equal chunks of the publicly shuffled vector.
 
     Coordinates and zero padding are shuffled together over P chunks of one FFT-friendly length, so that every chunk
-    holds its share of the signal. Satisfies :class:`lowkey.protocols.BlockOperator`: per chunk ΘΘᵀ = I. Works through
-    the chunks in groups, so that beyond its shuffle it needs the same little memory for a model of any size.
+    holds its part of the signal. Satisfies :class:`lowkey.protocols.BlockOperator`: per chunk ΘΘᵀ = I. It works
+    through the chunks in groups, so that besides its shuffle it needs the same little memory for a model of any size.
 
     Given a second public source, it also flips every coordinate's sign at random before the transform. Then no
-    coefficient of a dense update is much larger than the others; without, the first of a chunk grows with the mean of
-    the coordinates. Blocks hold flipped coordinates: as sparse as before, and ``assemble`` flips them back.
+    coefficient of a dense update is much larger than the others; without the flips, the first coefficient of a chunk
+    grows with the mean of the coordinates. Blocks hold flipped coordinates, which are as sparse as before; ``assemble``
+    flips them back.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class ChunkedOperator:
         at_once = max(1, _GROUP // self.block_length)
         self.groups = [slice(first, min(first + at_once, num_chunks)) for first in range(0, num_chunks, at_once)]
 
-    # drawn when first used: whoever asks only for sizes, as a deployed client does in most steps, need not shuffle
+    # drawn when first used: callers that need only sizes, as a deployed client in most steps, do not shuffle
     @cached_property
     def _coordinates(self) -> NDArray[np.intp]:
         """Coordinate that stands at each position of the shuffled vector; ``num_coordinates`` marks padding."""
@@ -133,7 +134,7 @@ class ChunkedOperator:
         return self.assemble(scipy.fft.idct(kept[group], n=self.block_length, norm="ortho") for group in self.groups)
 
     def assemble(self, solved: Iterable[FloatArray]) -> FloatArray:
-        """The model vector of blocks that come group by group; what stands on padding is dropped."""
+        """The model vector from blocks that come group by group; values at padding positions are dropped."""
         vector = np.empty(self.num_coordinates + 1, np.float32)
         for group, blocks in zip(self.groups, solved, strict=True):
             vector[self._coordinates[group]] = blocks if self._signs is None else blocks * self._signs[group]

@@ -38,7 +38,7 @@ class LassoDecoder:
     tolerance : float
         Relative duality gap at which to stop.
     max_iterations : int
-        When to give up; the result then says "iteration limit".
+        Iterations after which to stop; the result then says "iteration limit".
     """
 
     lambda_factor: float = 1.0

@@ -1,7 +1,7 @@
 """Recovery that knows where layers begin and end: an empirical-Bayes estimate with one variance per layer.
 
 Coordinates of small layers (biases, the first convolution, the last dense layer) move ten to fifty times as far as
-those of a large dense layer. Once that is known, most of an update's energy can be told from few measurements. The
+those of a large dense layer. Once that is known, few measurements tell most of an update's energy. The
 prior is normal with a variance v for each layer; the estimate is the minimiser of
 
     ½‖y − Θs‖² + ½ν² Σ s²/v,   s = VΘᵀx with (ΘVΘᵀ + ν²) x = y,
@@ -40,7 +40,7 @@ class LayeredDecoder:
     tolerance : float
         Relative duality gap at which to stop.
     max_iterations : int
-        When to give up; the result then says "iteration limit".
+        Iterations after which to stop; the result then says "iteration limit".
     """
 
     tolerance: float = 1e-3
@@ -57,8 +57,8 @@ class LayeredDecoder:
         blocks, y = as_blocks("layered", operator, measurements)
         if sum(layers) != operator.num_coordinates:
             raise InvalidInput(
-                f"the layered decoder was told of layers {tuple(layers)}, which make {sum(layers)} parameters, but the "
-                f"model has {operator.num_coordinates}; use scheme.for_layers(layer_sizes(model))"
+                f"the layered decoder has layers of sizes {tuple(layers)}, which make {sum(layers)} parameters, but "
+                f"the model has {operator.num_coordinates}; use scheme.for_layers(layer_sizes(model))"
             )
         if not measurements.any():
             return AdjointDecoder().decode(operator, measurements)
@@ -123,7 +123,7 @@ class LayeredDecoder:
             direction *= (square / np.maximum(before, np.finfo(np.float32).tiny))[:, None]
             direction += residual
         s, image = apply(x)
-        residual = y - image  # anew: the running one has gathered rounding errors
+        residual = y - image  # computed again: the running residual has gathered rounding errors
         certificates.add(_objective(y, x, residual, noise), 0.5 * float(_dot(residual, residual).sum()), iteration)
         return s
 

@@ -1,4 +1,4 @@
-"""What a decoder found, and how well."""
+"""What a decoder recovered, and how close to the optimum it is."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from lowkey.errors import NotConverged
 from lowkey.types import FloatArray
 
 _NOT_CONVERGED = (  # without figures: Python shows the same text once
-    "the decoder stopped at its iteration limit, before it reached decoder.tolerance; what it has is used, and "
-    "decoder.relative_gap in the metrics says how good it is. Raise decoder.max_iterations or decoder.tolerance"
+    "the decoder stopped at its iteration limit, before it reached decoder.tolerance; its last estimate is used, "
+    "and decoder.relative_gap in the metrics says how good it is. Raise decoder.max_iterations or decoder.tolerance"
 )
 
 Stopped = Literal["exact", "converged", "iteration limit"]
@@ -25,13 +25,20 @@ class Decoded:
 
     Attributes
     ----------
-    update : float32 vector of length n.
-    nonzeros : how many coordinates of it are not zero.
-    objective : value of what was minimised, summed over blocks; 0 for exact maps.
-    relative_gap : duality gap over objective, an upper bound of the relative distance to the optimum.
-    iterations : of the solver, in the group of blocks that took most; 0 for exact maps.
-    stopped : "exact" (a formula, nothing to solve), "converged" (gap below the tolerance) or "iteration limit".
-    regularisation : the λ that was used; 0 for exact maps.
+    update : FloatArray
+        Vector of length n, float32.
+    nonzeros : int
+        How many coordinates of the update are not zero.
+    objective : float
+        Value of what was minimised, summed over blocks; 0 for exact maps.
+    relative_gap : float
+        Duality gap over objective, an upper bound of the relative distance to the optimum.
+    iterations : int
+        Iterations of the solver, in the group of blocks that took most; 0 for exact maps.
+    stopped : Stopped
+        "exact" (a formula, nothing to solve), "converged" (gap below the tolerance) or "iteration limit".
+    regularisation : float
+        The λ that was used; 0 for exact maps.
     """
 
     update: FloatArray = field(repr=False)
@@ -57,7 +64,7 @@ class Certificates:
         self.iterations = max(self.iterations, iterations)
 
     def decoded(self, update: FloatArray, tolerance: float, regularisation: float = 0.0) -> Decoded:
-        """The record of an update. One that is not within the tolerance is returned all the same, with a warning."""
+        """The record of an update; warns if the update is not within the tolerance."""
         relative_gap = self.gap / self.objective if self.objective > 0 else 0.0
         if relative_gap > tolerance:
             warnings.warn(_NOT_CONVERGED, NotConverged, stacklevel=3)

@@ -1,4 +1,4 @@
-"""How many numbers are measured, and over which lengths a transform is cheap."""
+"""How many numbers are measured, and which lengths have a cheap transform."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def fast_length(length: int) -> int:
 
 
 def measurements_for(ratio: float, length: int) -> int:
-    """Number of measurements that a ratio in (0, 1] keeps of ``length`` coordinates; it must keep one."""
+    """Number of measurements that a ratio in (0, 1] keeps of ``length`` coordinates; it must be at least one."""
     checks.fraction("codec.ratio", ratio)
     kept = round(ratio * length)
     if kept < 1:

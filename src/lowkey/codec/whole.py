@@ -23,7 +23,7 @@ class WholeUpdate:
 
 
 class WholeOperator:
-    """Satisfies :class:`lowkey.protocols.Operator` with m = n. Returns its argument, never a copy."""
+    """Satisfies :class:`lowkey.protocols.Operator` with m = n. It returns its argument, never a copy."""
 
     def __init__(self, num_coordinates: int) -> None:
         checks.at_least("num_coordinates", num_coordinates, 1)

@@ -18,33 +18,33 @@ _NAME = re.compile(r"[a-z][a-z0-9-]*")
 
 
 def new_app(directory: Path) -> Path:
-    """A small app to edit: settings, and a task with a model and a loader of local data."""
+    """Write a small app to edit: settings, and a task with a model and a loader of local data."""
     _write(directory, directory.resolve().name, "Federated learning with Lowkey", own_task=True)
     return directory
 
 
 def preset_app(directory: Path, config: Config) -> Path:
-    """The app of a preset: its settings, and nothing to edit."""
+    """Write the app of a preset: its settings, and nothing to edit."""
     package = _write(directory, "preset", f"Lowkey preset {config.name}", own_task=False)
     replace_file(directory / package / "lowkey.toml", config.to_toml().encode())
     return directory
 
 
 def app_hash(directory: Path) -> str:
-    """Digest of what ``flwr run`` ships of a directory; the same on every machine with the same release of Flower."""
+    """Digest of what ``flwr run`` ships; the same on every machine with the same release of Flower."""
     from flwr.cli.build import build_fab_from_disk
 
     if not (directory / "pyproject.toml").is_file():
-        raise ConfigError(f"{directory} is no app: it has no pyproject.toml; 'lowkey flower new' makes one")
+        raise ConfigError(f"{directory} is not an app: it has no pyproject.toml; 'lowkey flower new' makes one")
     try:
         return bundle_digest(build_fab_from_disk(directory))
     except ValueError as error:
-        raise ConfigError(f"{directory} is no app that Flower can ship: {' '.join(str(error).split())}") from None
+        raise ConfigError(f"{directory} is not an app that Flower can ship: {' '.join(str(error).split())}") from None
 
 
 def _write(directory: Path, name: str, description: str, *, own_task: bool) -> str:
     if not _NAME.fullmatch(name):
-        raise ConfigError(f"'{name}' cannot name an app; use small letters, then digits and hyphens too")
+        raise ConfigError(f"'{name}' cannot name an app; use small letters, digits and hyphens, with a letter first")
     package = name.replace("-", "_")
     if _is_taken(package):
         raise ConfigError(f"'{name}' cannot name an app: Python has a module or word '{package}'; choose another name")

@@ -29,7 +29,7 @@ _DAYS = 825  # the longest that common TLS clients accept
 def new_certificates(directory: Path, hosts: Sequence[str], *, days: int = _DAYS) -> None:
     """Write ca.crt, ca.key, server.pem and server.key, for a server that is reached under these names or addresses."""
     if not hosts:
-        raise ConfigError("a certificate needs a host name or address under which nodes reach the server")
+        raise ConfigError("host is missing; give a name or address under which nodes reach the server")
     names = [_host(host) for host in hosts]
     authority, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     issuer = _name("Lowkey federation authority")
@@ -55,7 +55,7 @@ def new_certificates(directory: Path, hosts: Sequence[str], *, days: int = _DAYS
 
 
 def new_node_key(path: Path) -> None:
-    """Write the key by which a node logs in at the server, and beside it its public half, which is registered there."""
+    """Write the key by which a node logs in at the server, and next to it the public key to register there."""
     key = ec.generate_private_key(ec.SECP384R1())
     write_secret(path, key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)

@@ -1,4 +1,4 @@
-"""Who takes part: identity keys of the clients, and the list of their public halves.
+"""Who takes part: identity keys of the clients, and the list of their public keys.
 
 identity.pem is a client's secret. enrolled.toml lists all clients; it must reach every client by another way than the
 server that sums, and everybody should compare its fingerprint.
@@ -39,7 +39,7 @@ _LARGEST = 2**32 - 1
 
 @dataclass(frozen=True, kw_only=True)
 class Enrolled:
-    """One client as the others know it."""
+    """An entry of the list of clients: number, name and public key."""
 
     client: ClientId
     name: str
@@ -51,8 +51,10 @@ class OwnKeys:
 
     Parameters
     ----------
-    identity : its own.
-    verify_keys : of all clients, its own among them.
+    identity : Identity
+        The client's own identity.
+    verify_keys : mapping of ClientId to bytes
+        Public keys of all clients, with its own among them.
     """
 
     def __init__(self, identity: Identity, verify_keys: Mapping[ClientId, bytes]) -> None:
@@ -70,7 +72,7 @@ class OwnKeys:
 
 
 def new_identity(home: Path, client: ClientId, name: str) -> Enrolled:
-    """Make a client's key pair: the secret, for the eyes of this user alone, and the public entry to enrol."""
+    """Make a client's key pair: the secret key, which only this user can read, and the public entry to enrol."""
     if not name.isprintable():
         raise ConfigError(f"name is {name!r}; it must be text of one line")
     identity = Identity.fresh(client, OSSecrets().source("identity"))
@@ -95,9 +97,9 @@ def read_identity(home: Path, client: ClientId) -> Identity:
     try:
         key = load_pem_private_key(pem, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise ConfigError(f"{path} is no private key; restore it, or enrol anew") from None
+        raise ConfigError(f"{path} is not a private key; restore it, or enrol again") from None
     if not isinstance(key, Ed25519PrivateKey):
-        raise ConfigError(f"{path} holds another kind of key than Ed25519; make it with 'lowkey flower identity'")
+        raise ConfigError(f"{path} holds a key that is not Ed25519; make it with 'lowkey flower identity'")
     return Identity(client=client, signing_key=key.private_bytes_raw())
 
 
@@ -134,7 +136,9 @@ def _client(path: Path, entry: Any) -> Enrolled:
     except (KeyError, TypeError, ValueError, AttributeError, binascii.Error):
         raise ConfigError(f"{path}: a [[client]] needs number, name and key; 'lowkey flower enrol' writes it") from None
     if type(number) is not int or not 0 <= number <= _LARGEST:
-        raise ConfigError(f"{path}: the number of a client is {number!r}; it must be a whole one from 0 to {_LARGEST}")
+        raise ConfigError(
+            f"{path}: the number of a client is {number!r}; it must be a whole number from 0 to {_LARGEST}"
+        )
     if not isinstance(name, str) or not name.isprintable():
         raise ConfigError(f"{path}: the name of client {number} is {name!r}; it must be text of one line")
     if len(key) != _KEY_BYTES:
@@ -148,19 +152,19 @@ def verify_keys_of(clients: Iterable[Enrolled]) -> dict[ClientId, bytes]:
 
 
 def fingerprint(clients: Iterable[Enrolled]) -> str:
-    """What people compare by telephone: the same numbers and keys have the same fingerprint, and no others."""
+    """Digest of a list for people to compare by telephone: only equal numbers and keys have the same fingerprint."""
     text = b"".join(c.client.to_bytes(4, "big") + c.key for c in sorted(clients, key=lambda c: c.client))
     digest = hashlib.sha256(b"lowkey enrolment 1\n" + text).hexdigest()[:32]
     return " ".join(digest[i : i + 4] for i in range(0, 32, 4))
 
 
 def write_secret(path: Path, content: bytes) -> None:
-    """A new file that only its owner can read, from its first byte on; also its directory, where that is new."""
+    """Write a new file that only its owner can ever read; a directory that is made for it is private, too."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        raise ConfigError(f"{path} exists; others rely on it, so remove it only to start anew") from None
+        raise ConfigError(f"{path} exists; others rely on it, so remove it only to start over") from None
     except OSError as error:
         raise ConfigError(f"{path} cannot be written ({error.strerror}); choose another directory") from None
     with os.fdopen(handle, "wb") as file:

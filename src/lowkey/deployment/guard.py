@@ -1,7 +1,7 @@
 """A node runs the apps that its owner has approved, and no other.
 
-Flower ships an app from the server to the nodes and runs it there: whoever commands the server could ship another one,
-or one of another kind. The guard is a directory of programs that stand in for Flower's own. The one for clients' apps
+Flower ships an app from the server to the nodes and runs it there: whoever controls the server could ship another
+app, or one of another kind. The guard is a directory of programs that replace Flower's own. The one for clients' apps
 looks up the digest of what was shipped in a list of the node's own before anything is unpacked, and then runs what it
 has just unpacked, in a fork of the standby (:mod:`lowkey.deployment.warm`); those for other kinds of apps refuse.
 
@@ -36,7 +36,7 @@ _SUPEREXEC = "import sys; from flwr.supercore.cli import flower_superexec as mai
 
 
 def write_guard(directory: Path, approved: Path) -> None:
-    """Put the guard into a directory for the PATH of the node."""
+    """Write the guard to a directory, to be put into the PATH of the node."""
     from flwr.supercore.constant import TASK_TYPE_TO_COMMAND
 
     python = f"{shlex.quote(sys.executable)} -P"  # imports nothing from where the node happens to be started
@@ -56,7 +56,7 @@ def bundle_digest(bundle: bytes) -> str:
         with zipfile.ZipFile(io.BytesIO(bundle)) as archive:
             names = sorted(archive.namelist())
             if len(set(names)) < len(names) or sum(file.file_size for file in archive.infolist()) > _MOST_BYTES:
-                raise PolicyRefused("the bundle of the app holds a file twice, or too much; it is not used")
+                raise PolicyRefused("the bundle of the app holds a file twice, or too many bytes; it is not used")
             files = [(name.encode(), hashlib.sha256(archive.read(name)).digest()) for name in names]
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, ValueError) as error:
         raise PolicyRefused(f"the bundle of the app cannot be read ({error}); it is not used") from None
@@ -86,7 +86,7 @@ def _approved(path: Path, *, missing_ok: bool = False) -> set[str]:
     except FileNotFoundError:
         if missing_ok:
             return set()
-        raise ConfigError(f"{path} is missing: no app is approved at this node; 'lowkey flower approve' does") from None
+        raise ConfigError(f"{path} is missing: no app is approved at this node; run 'lowkey flower approve'") from None
     return {words[0] for line in lines if (words := line.split()) and not line.startswith("#")}
 
 
@@ -95,9 +95,12 @@ def guard(runtime: Any, approved: Path, directory: Path) -> None:
 
     Parameters
     ----------
-    runtime : the module.
-    approved : list of the node.
-    directory : new and empty; apps that lie elsewhere, and what the server says about where, are of no interest.
+    runtime : object
+        The module of Flower that runs clients' apps.
+    approved : Path
+        The node's list of approved apps.
+    directory : Path
+        New and empty directory to unpack to; apps in other places, and the place that the server names, are ignored.
     """
     install, loader = runtime.install_from_fab, runtime.get_load_client_app_fn
     unpacked: Any = directory / "nothing"
@@ -123,7 +126,7 @@ def import_flower() -> tuple[Any, Any]:
 
 
 def main() -> None:
-    """What the node starts in place of Flower's program."""
+    """The program that the node starts in place of Flower's."""
     runtime, program = import_flower()
     sys.argv[0] = PROGRAM
     with TemporaryDirectory(prefix="lowkey-app-") as fresh:
@@ -132,7 +135,7 @@ def main() -> None:
 
 
 def _skip_package(name: str, place: Path) -> None:
-    """Let a module be imported without the rest of its package: here it halves the work before every message."""
+    """Let a module be imported without the rest of its package, which halves the work before every message."""
     package = ModuleType(name)
     package.__path__ = [str(place)]
     sys.modules[name] = package

@@ -25,7 +25,7 @@ from lowkey.tasks import place_of
 
 _CONNECTION = "local"
 _START_SECONDS = 90.0
-QUIET = {  # nothing here may reach out: no telemetry, no update check, no installation
+QUIET = {  # nothing here may use the internet: no telemetry, no update check, no installation
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
@@ -46,10 +46,14 @@ class LocalFederation:
 
     Attributes
     ----------
-    home : its directory.
-    processes : superlink, superexec and one node-NNNN per client.
-    port : of the SuperLink.
-    node_ports : of the nodes' own interfaces.
+    home : Path
+        Directory of the federation.
+    processes : Processes
+        The processes "superlink", "superexec" and one "node-NNNN" per client.
+    port : int
+        Port of the SuperLink.
+    node_ports : sequence of int
+        Ports of the nodes' own interfaces.
     """
 
     home: Path
@@ -58,7 +62,7 @@ class LocalFederation:
     node_ports: Sequence[int]
 
     def flwr(self, *commands: Sequence[str]) -> list[dict[str, Any]]:
-        """Run commands of Flower's CLI, all in one process, and give what each prints as JSON."""
+        """Run commands of Flower's CLI, all in one process, and return what each prints as JSON."""
         return list(_json_values(self._flwr([[*command, "--format", "json"] for command in commands])))
 
     def _flwr(self, commands: Sequence[Sequence[str]]) -> str:
@@ -75,7 +79,7 @@ class LocalFederation:
         return done.stdout
 
     def environment(self, who: str) -> dict[str, str]:
-        """What a process of this federation finds in its environment; Flower finds its own programs by name."""
+        """The environment of a process of this federation; Flower finds its own programs by name."""
         flwr_home = self.home / "flwr" / who
         flwr_home.mkdir(parents=True, exist_ok=True)
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
@@ -92,7 +96,7 @@ class LocalFederation:
         ]  # fmt: skip
         environment = self.environment(f"node-{client:04d}")
         environment["PATH"] = f"{node / 'guard'}{os.pathsep}{environment['PATH']}"
-        environment |= {"OMP_NUM_THREADS": "1", **more}  # nodes share the cores
+        environment |= {"OMP_NUM_THREADS": "1", **more}  # all nodes use the same cores
         return self.processes.start(f"node-{client:04d}", command, environment)
 
     def start_superlink(self) -> None:
@@ -109,7 +113,7 @@ class LocalFederation:
             raise RunError(f"Flower's SuperLink did not start; see {self.processes.logs / 'superlink.log'}")
 
     def start_superexec(self, **more: str) -> None:
-        """Start what runs the server's half of the app; ``more`` goes into its environment."""
+        """Start the process that runs the server's half of the app; ``more`` goes into its environment."""
         command = [
             "flower-superexec", "--root-certificates", str(self.home / "tls/ca.crt"), "--runtime-api-address",
             f"127.0.0.1:{self.port}", "--superexec-auth-secret-file", str(self.home / "tls/superexec.secret"),
@@ -117,18 +121,18 @@ class LocalFederation:
         self.processes.start("superexec", command, self.environment("superexec") | more)
 
     def submit(self, out: Path) -> str:
-        """Start a run that keeps everything in ``out``; gives Flower's number of it."""
+        """Start a run that keeps everything in ``out``; return Flower's number of it."""
         settings = f'out="{out.resolve()}" enrolled="{(self.home / LIST_FILE).resolve()}"'
         [started] = self.flwr(["run", str(self.home / "app"), _CONNECTION, "--run-config", settings])
         return str(started["run-id"])
 
     def status(self, run: str) -> str:
-        """What Flower says of a run, such as "finished:failed"."""
+        """Flower's status of a run, such as "finished:failed"."""
         [found] = self.flwr(["ls", _CONNECTION, "--run-id", run])
         return str(found["runs"][0]["status"])
 
     def save_log(self, run: str) -> Path:
-        """Keep what the server's half of the app has written so far, beside the other logs."""
+        """Save what the server's half of the app has written so far next to the other logs; return the file."""
         log = self.processes.logs / "server-app.log"
         log.write_text(self._flwr([["log", run, _CONNECTION, "--show"]]), encoding="utf-8")
         return log
@@ -138,14 +142,18 @@ class LocalFederation:
 def local_federation(
     config: Config, home: Path, *, say: Callable[[str], None] = lambda _text: None, environment: Mapping[str, str] = {}
 ) -> Iterator[LocalFederation]:
-    """Start a federation with one node for each client of ``config``, and end it without a trace of a process.
+    """Start a federation with one node for each client of ``config``, and stop all its processes at the end.
 
     Parameters
     ----------
-    config : resolved, with ``federation.clients`` nodes.
-    home : directory of keys, app and logs; one that exists is used again, with the same clients.
-    say : told what is going on.
-    environment : additions for the server's app and all nodes.
+    config : Config
+        Resolved, with ``federation.clients`` nodes.
+    home : Path
+        Directory of keys, app and logs; an existing one is used again, with the same clients.
+    say : callable
+        Called with a sentence about each step of the start.
+    environment : mapping of str to str
+        More environment variables for the server's app and all nodes.
     """
     clients = config.federation.clients
     home = home.resolve()
@@ -188,7 +196,7 @@ def _write_connection(federation: LocalFederation) -> None:
 
 
 def _json_values(text: str) -> Iterator[dict[str, Any]]:
-    """All JSON objects in a text, whatever stands between them."""
+    """All JSON objects in a text; anything between them is ignored."""
     decoder, position = json.JSONDecoder(), 0
     while (position := text.find("{", position)) >= 0:
         try:

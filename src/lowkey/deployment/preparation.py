@@ -21,7 +21,7 @@ from lowkey.experiments import Config
 
 
 def prepare(home: Path, config: Config) -> None:
-    """Keys, enrolment and app; what is there already stays, as clients keep their keys."""
+    """Make keys, enrolment and app; what exists already stays, so that clients keep their keys."""
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not (home / "tls/ca.crt").exists():
         new_certificates(home / "tls", ["localhost", "127.0.0.1"])

@@ -21,8 +21,8 @@ _PR_SET_PDEATHSIG = 1
 class Processes:
     """Programs that run beside this one, each with a log file; stopped in reverse order of their start.
 
-    Each leads a group of its own: Ctrl-C in a terminal reaches this process alone, which then stops the others in order
-    with all that they started. On Linux they are also told to end when this process dies.
+    Each leads its own process group: Ctrl-C in a terminal reaches only this process, which then stops the others in
+    order, with all that they started. On Linux they are also told to end when this process dies.
     """
 
     def __init__(self, logs: Path) -> None:
@@ -46,7 +46,7 @@ class Processes:
         return process
 
     def revive(self, prefix: str) -> None:
-        """Start those again that have ended by themselves, as a supervisor would."""
+        """Restart processes that have ended by themselves, as a supervisor would."""
         for name, process in list(self._running.items()):
             if name.startswith(prefix) and process.poll() is not None:
                 self.stop(name)
@@ -80,7 +80,7 @@ class Processes:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports on loopback that nobody listens at."""
+    """Free ports on loopback."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for each in sockets:
@@ -92,7 +92,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def wait_for_port(port: int, process: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Whether somebody listens at a port of loopback before the time is over or the process has ended."""
+    """Whether a process listens at a loopback port before the time is over or ``process`` has ended."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and process.poll() is None:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):

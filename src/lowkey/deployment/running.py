@@ -1,4 +1,4 @@
-"""A run on a federation on this machine, and following it by the files that it leaves."""
+"""A run on a federation on this machine; it is followed by the files that it writes."""
 
 from __future__ import annotations
 
@@ -31,11 +31,16 @@ def run_locally(
 
     Parameters
     ----------
-    config : from :func:`lowkey.load_config`, for the number of nodes.
-    out : run directory, as of a simulation; new, or with ``resume`` an existing one.
-    observers : called with the metrics of every round.
-    say : told what is going on before the first round.
-    environment : additions for the server's app and all nodes.
+    config : Config
+        From :func:`lowkey.load_config`, for the number of nodes.
+    out : Path
+        Run directory, as in a simulation; new, or with ``resume`` an existing one.
+    observers : sequence of Observer
+        Called with the metrics of every round.
+    say : callable
+        Called with a sentence about each step before the first round.
+    environment : mapping of str to str
+        More environment variables for the server's app and all nodes.
     """
     if resume:
         RunDirectory.open(out)

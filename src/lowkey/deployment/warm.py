@@ -1,9 +1,9 @@
-"""A node's standby: a process that has imported everything, and forks one that answers for each message.
+"""A node's standby: a process that has imported everything, and forks a process for each message.
 
 Flower starts a program for every message, and most of what that costs is importing Python modules. The guard's program
 hands its job to the standby of the node, over a socket that only its owner can reach; the first message, which finds
-none, starts one and does its job itself. The fork is a process of its own, as Flower wants it: what it holds in memory
-ends with the message.
+none, starts one and does its job itself. The fork is a separate process, as Flower wants it: its memory ends with the
+message.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _MOST_BYTES = 1 << 20
 
 
 def hand_over(place: Path, arguments: Sequence[str]) -> int | None:
-    """Let the standby at ``place`` do a job; gives its exit code, or None if there is no standby yet: it is started."""
+    """Let the standby at ``place`` do a job; return its exit code, or None if there is none yet: then it is started."""
     with socket.socket(socket.AF_UNIX) as connection:
         try:
-            with contextlib.chdir(place.parent):  # paths of sockets may not be long
+            with contextlib.chdir(place.parent):  # paths of sockets must be short
                 connection.connect(place.name)
         except OSError:
             _start(place, arguments)
@@ -69,7 +69,9 @@ def stand_by(place: Path, executor: int) -> None:
         os.umask(mask)
         listener.listen()
         threading.Thread(target=_end_with, args=(executor, place), daemon=True).start()
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks; whoever sent the job does
+        signal.signal(
+            signal.SIGCHLD, signal.SIG_IGN
+        )  # this process does not wait for its forks; the sender of the job does
         while True:
             connection, _ = listener.accept()
             if os.fork() == 0:
@@ -116,7 +118,7 @@ def _end_with(executor: int, place: Path) -> None:
 
 
 def _is_alive(process: int) -> bool:
-    """Whether a process runs; one that has ended and was not yet reaped does not."""
+    """Whether a process runs; a zombie does not count."""
     try:
         os.kill(process, 0)
         state = Path(f"/proc/{process}/stat")

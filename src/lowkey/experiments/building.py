@@ -14,7 +14,7 @@ from lowkey.types import FloatArray
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment(ServerParts):
-    """Everything a simulation needs to start: the server's parts, and what stands for all clients."""
+    """Everything that a simulation needs to start: the server's parts, and the trainer of all clients."""
 
     trainer: TorchTrainer
 
@@ -27,7 +27,7 @@ def build(config: Config) -> Experiment:
 
 
 def server_parts(config: Config, module: Any = None) -> ServerParts:
-    """The server's side; without test data it learns blindly. ``module`` saves making the model again."""
+    """The server's parts; without test data the model is not evaluated. Pass ``module`` if the model exists already."""
     task, study = config.find_task(), config.study
     module = task.model(study) if module is None else module
     evaluator: Evaluator = _no_evaluation
@@ -43,7 +43,7 @@ def server_parts(config: Config, module: Any = None) -> ServerParts:
 
 
 def trainer_of(config: Config, module: Any, clients: ClientDatasets) -> TorchTrainer:
-    """The clients' side: local training on their data."""
+    """The trainer of the clients, on their data."""
     objective = config.find_task().objective(config.study)
     return TorchTrainer(module, clients, config.training, objective=objective, device=config.runtime.device)
 

@@ -19,12 +19,12 @@ _PARTS = ("gathered", "optimiser", "average")  # of a state: mappings of arrays,
 
 
 class DamagedCheckpointError(ValueError):
-    """The file is cut off or is no checkpoint of this format."""
+    """The file is cut off or is not a checkpoint of this format."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A state, the head of the ledger then, and a hash of the settings that made it."""
+    """A state, the head of the ledger at that time, and a hash of the settings that made it."""
 
     state: RunState
     ledger_head: str

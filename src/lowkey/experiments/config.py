@@ -37,16 +37,17 @@ class Config:
         What the run is called, what it learns (a task of Lowkey or a module of yours), and the seed of all
         reproducible choices.
     data, model : records of the task
-        The tables ``[data]`` and ``[model]``. Of a task in a module of yours they are plain tables until ``study`` is
-        asked for: a node reads the configuration for every message, and most need not import the module.
+        The tables ``[data]`` and ``[model]``. For a task in a module of your own they stay plain tables until ``study``
+        is read: a node reads the configuration for every message, and most messages do not need the module.
     federation, training, schedule : FederationSettings, LocalSGD, Schedule
-        Who learns together, what a client does in a round, how long it goes on.
+        Who learns together, what a client does in a round, how many rounds there are.
     codec, decoder, gather, server, averaging : parts of a scheme
-        Each table names its part (``kind``; of ``[server]``, ``optimiser``) unless it is the usual one of the scheme.
+        Each table names its part (by ``kind``; in ``[server]`` by ``optimiser``) unless it is the usual one of the
+        scheme.
     privacy : ClientPrivacy or None
         What is promised, in schemes with "-dp".
     runtime, deployment : RuntimeSettings, DeploymentSettings
-        Speed and safety; how long to wait for real nodes.
+        How clients are run and how often to save; how long to wait for real nodes.
     paper : Published or None
         Published values, for comparison.
     """
@@ -73,22 +74,24 @@ class Config:
         name, federation, privacy = self.federation.scheme, self.federation, self.privacy
         checks.at_least("seed", self.seed, 0)
         if is_private(name) and privacy is None:
-            raise InvalidInput(f"{name} needs a [privacy] table with at least clip_norm")
+            raise InvalidInput(f"{name} needs a [privacy] table with at least clip_norm; add one")
         if not is_private(name) and privacy is not None:
-            raise InvalidInput(f"{name} gives no privacy; remove the [privacy] table or use {name}-dp")
+            raise InvalidInput(f"{name} promises no privacy; remove the [privacy] table or use {name}-dp")
         if is_private(name) and federation.min_clients != 1:
-            raise InvalidInput(f"federation.min_clients is for schemes without privacy; of {name} set privacy.dropouts")
+            raise InvalidInput(
+                f"federation.min_clients is for schemes without privacy; for {name} set privacy.dropouts"
+            )
         if federation.cohort > federation.clients:
             raise InvalidInput(
-                f"federation.cohort is {federation.cohort}, above federation.clients = {federation.clients}"
+                f"federation.cohort is {federation.cohort}; it must be at most federation.clients, {federation.clients}"
             )
         require_fit(self._parts)
         target = privacy.epsilon if privacy else None
         if self.schedule.rounds == "auto" and target is None:
-            raise InvalidInput("schedule.rounds is 'auto', which needs privacy.epsilon")
+            raise InvalidInput("schedule.rounds is 'auto', which needs privacy.epsilon; set one of them")
         if privacy is not None and privacy.noise_multiplier == "auto":
             if target is None:
-                raise InvalidInput("privacy.noise_multiplier is 'auto', which needs privacy.epsilon")
+                raise InvalidInput("privacy.noise_multiplier is 'auto', which needs privacy.epsilon; set one of them")
             if self.schedule.rounds == "auto":
                 raise InvalidInput("schedule.rounds and privacy.noise_multiplier cannot both be 'auto'; set one")
 
@@ -98,7 +101,7 @@ class Config:
 
     @property
     def study(self) -> Study:
-        """What the functions of the task are given."""
+        """The argument of the task's functions."""
         task = self.find_task()
         return Study(
             data=to_record("data", task.data, self.data),
@@ -108,7 +111,7 @@ class Config:
         )
 
     def find_task(self) -> Task:
-        """What is learned from what."""
+        """The task of this configuration."""
         return find_task(self.task)
 
     def scheme(self) -> Scheme:
@@ -125,9 +128,9 @@ class Config:
         )
 
     def for_nodes(self, nodes: int) -> Config:
-        """The same settings with one client for each node: its part of the data, a cohort of no more than all of them.
+        """The same settings with one client for each node; the cohort is at most the number of nodes.
 
-        To be resolved afterwards, since noise and rounds that reach an ε depend on the number of clients.
+        Resolve the result: noise and rounds that reach an ε depend on the number of clients.
         """
         if nodes < 1:
             raise ConfigError(f"the number of nodes is {nodes}; at least 1 is needed")
@@ -135,13 +138,13 @@ class Config:
         if privacy is not None:
             if nodes < 3:
                 raise ConfigError(
-                    f"the number of nodes is {nodes}; secure aggregation hides nothing among fewer than 3 clients"
+                    f"the number of nodes is {nodes}; secure aggregation needs at least 3 clients to hide anything"
                 )
             privacy = replace(privacy, aggregation="masked", sampling=None, roster=None)
         return replace(self, federation=replace(self.federation, clients=nodes, cohort=cohort), privacy=privacy)
 
     def resolve(self) -> Config:
-        """Replace every "auto" of the guarantee by its number: noise or rounds for the target, limit for the rounds."""
+        """Replace every "auto" of the guarantee by its number: noise or rounds, and the limit of contributions."""
         privacy, schedule = self.privacy, self.schedule
         if privacy is None:
             return self
@@ -152,7 +155,7 @@ class Config:
         return replace(self, privacy=resolved, schedule=schedule)
 
     def to_table(self) -> dict[str, Any]:
-        """As nested tables that :func:`parse` reads again."""
+        """The configuration as nested tables, which :func:`parse` reads again."""
         table: dict[str, Any] = {"name": self.name, "task": self.task, "seed": self.seed}
         for name in ("data", "model", "federation", *_FIXED):
             table[name] = to_table(getattr(self, name))
@@ -202,7 +205,7 @@ def parse(table: Mapping[str, Any]) -> Config:
 
 
 def _part(section: str, usual: str, table: Mapping[str, Any]) -> Any:
-    """The part of a scheme that a table chooses and sets."""
+    """The part of a scheme that a table names, with its settings."""
     if not isinstance(table, Mapping):
         raise ConfigError(f"{section} is {table!r}; it must be a table")
     key, kinds = _CHOOSES.get(section, "kind"), PARTS[section]
@@ -227,7 +230,7 @@ def _affordable(privacy: ClientPrivacy, *, clients: int, cohort: int) -> int:
     rounds = accounting.affordable_rounds(event, epsilon=privacy.epsilon, delta=privacy.delta)
     if rounds == 0:
         raise ConfigError(
-            f"not one round fits into privacy.epsilon = {privacy.epsilon}; raise it, or the noise "
+            f"not one round fits into privacy.epsilon = {privacy.epsilon}; raise privacy.epsilon, or the noise "
             '(privacy.noise_multiplier = "auto" finds it)'
         )
     return rounds

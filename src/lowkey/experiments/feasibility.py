@@ -1,4 +1,4 @@
-"""Whether learning can be seen through the noise of a private run, before it starts."""
+"""Before a private run starts: whether its signal can be seen in the noise."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def find(name: str) -> dict[str, Any]:
         return presets()[name]
     path = Path(name)
     if path.suffix == ".toml":
-        look_in(path.parent)  # a study's own task is looked for beside its settings
+        look_in(path.parent)  # a module with a task may lie beside the TOML file
         return {"name": path.stem} | read(path)
     near = difflib.get_close_matches(name, presets(), n=1, cutoff=0.0)
     raise ConfigError(f"no preset is called {name!r}; did you mean {near[0]}? 'lowkey presets list' shows all")
@@ -65,7 +65,7 @@ def load_config(source: str | Path | Config, changes: Iterable[str] = (), *, nod
     changes : iterable of str
         Assignments such as ``"codec.ratio=0.1"``; values are TOML, bare words are strings.
     nodes : int or None
-        For how many real nodes it is to be, each of them one client. None: as many clients as it says.
+        Number of real nodes, each of them one client. None keeps the number of clients of the configuration.
     """
     table = source.to_table() if isinstance(source, Config) else find(str(source))
     config = parse(override(table, changes))

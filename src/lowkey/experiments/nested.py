@@ -15,7 +15,7 @@ def read(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise ConfigError(f"{path} does not exist") from error
+        raise ConfigError(f"{path} does not exist; check the path") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
 
@@ -26,7 +26,7 @@ def override(table: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, 
     for assignment in assignments:
         key, equals, text = assignment.partition("=")
         if not equals or not key.strip():
-            raise ConfigError(f"cannot understand --set {assignment!r}; write it as section.key=value")
+            raise ConfigError(f"--set is {assignment!r}; write it as section.key=value")
         *sections, last = key.strip().split(".")
         place = result
         for section in sections:

@@ -1,4 +1,4 @@
-"""How long first updates are: a clip norm from public data, before any private data is touched."""
+"""Norms of first updates: they give a clip norm from public data, before any private data is touched."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from lowkey.rng import PublicStream, generator, subset
 
 
 def first_norms(experiment: Experiment, clients: int) -> NDArray[np.float64]:
-    """Norms of the compressed first updates of so many random clients.
+    """Norms of the compressed first updates of this many random clients.
 
-    Not private: run it on public, synthetic or your own data, and choose the clip norm from what it says.
+    The result is not private: use public, synthetic or your own data, and choose the clip norm from it.
     """
     scheme, start, trainer = experiment.scheme, experiment.initial_weights, experiment.trainer
     checks.at_least("clients", clients, 1)

@@ -1,4 +1,4 @@
-"""A run in its directory, from the start or from where it stopped, whatever carries the messages."""
+"""A run in its directory, from the start or from where it stopped, on any runtime."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lowkey.types import FloatArray
 
 @dataclass(frozen=True, kw_only=True)
 class ServerParts:
-    """What the server of a run needs: how to learn, for how long, from where, and how to judge the result."""
+    """What the server of a run needs: scheme, schedule, first weights, and how to evaluate the model."""
 
     scheme: Scheme
     schedule: Schedule
@@ -36,11 +36,11 @@ class Connection:
     Attributes
     ----------
     ask : Ask
-        Carries them.
+        Carries requests and replies.
     verify_keys : VerifyKeys
-        Under which keys the clients are enrolled.
+        Public keys of the enrolled clients.
     take_figures : function
-        What can be told of the messages and clients since the last call, for the metrics.
+        Returns figures about messages and clients since the last call, for the metrics.
     """
 
     ask: Ask
@@ -71,9 +71,9 @@ def run_in_directory(
     out : Path
         Run directory; new, or with ``resume`` an existing one, whose settings must agree.
     parts : ServerParts
-        Made from ``config`` before, so that bad data or settings leave no half-made run behind.
+        Made from ``config`` beforehand, so that bad data or settings leave no half-made run behind.
     connect : function
-        Opens the way to the clients.
+        Opens the connection to the clients.
     observers : sequence of Observer
         Called after every round.
     started : function
@@ -127,6 +127,6 @@ def run_in_directory(
         directory.write_result(result)
         return result
     finally:
-        if unsaved is not None:  # the end, Ctrl-C or an error between two checkpoints: rounds paid for are not lost
+        if unsaved is not None:  # the end, Ctrl-C or an error between two checkpoints: keep rounds that were paid for
             directory.save_checkpoint(unsaved, ledger)
         directory.unlock()

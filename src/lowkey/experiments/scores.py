@@ -1,4 +1,4 @@
-"""The metrics by which runs of a task are judged, in tables and words."""
+"""The scores by which runs of a task are judged, as text for tables and sentences."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ def evaluated_rounds(metrics: Sequence[dict[str, Any]], scores: Sequence[Score])
 
 
 def labels(scores: Sequence[Score]) -> str:
-    """For people, as in "balanced accuracy / AUROC"."""
+    """Labels of the scores, as in "balanced accuracy / AUROC"."""
     return " / ".join(score.label for score in scores)
 
 
 def values(figures: Mapping[str, Any], scores: Sequence[Score], decimals: int, prefix: str = "") -> str:
-    """In the order of :func:`labels`, as in "0.73 / 0.80"; a dash for what is not known.
+    """Values in the order of :func:`labels`, as in "0.73 / 0.80"; a dash for a value that is not known.
 
     ``figures`` is a line of metrics.jsonl, a table of published values, or the summary of a run, whose names have the
     prefix "best_" or "final_".

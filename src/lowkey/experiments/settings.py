@@ -15,15 +15,15 @@ class FederationSettings:
     Parameters
     ----------
     scheme : str
-        One of the eight, such as "fl-cs-dp": the usual parts, for what no other table chooses.
+        One of the eight schemes, such as "fl-cs-dp"; it gives the parts that no other table chooses.
     clients : int
-        N, how many clients there are.
+        N, the number of clients.
     cohort : int
-        How many of them are expected to contribute to a round, |K|.
+        |K|, how many clients are expected to contribute to a round.
     min_clients : int
-        Least number of answers that make a round without privacy; private schemes have ``privacy.dropouts``.
+        Answers that a round without privacy needs; private schemes set ``privacy.dropouts`` instead.
     ledger : str or None
-        File in which all runs on the same clients record what they spend. None: one of the run's own.
+        File in which all runs on the same clients record what they spend. With None the run has its own file.
     """
 
     scheme: str
@@ -40,7 +40,7 @@ class FederationSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class RuntimeSettings:
-    """Speed and safety of a run: the table ``[runtime]``. It changes no result beyond rounding.
+    """How clients are run and how often to save: the table ``[runtime]``. It changes no result beyond rounding.
 
     Parameters
     ----------
@@ -64,16 +64,16 @@ class RuntimeSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class DeploymentSettings:
-    """How long a deployed run waits for its clients: the table ``[deployment]``. A client that is later dropped out.
+    """How long a deployed run waits for its clients, before they count as dropped out: the table ``[deployment]``.
 
     Parameters
     ----------
     agree_seconds : float
-        For each step that exchanges keys and shares.
+        Seconds for each step that exchanges keys and shares.
     train_seconds : float
-        For the step that trains.
+        Seconds for the step that trains.
     gather_seconds : float
-        Before an attempt, until enough clients are online.
+        Seconds to wait, before an attempt, until enough clients are online.
     """
 
     agree_seconds: float = 120.0
@@ -94,11 +94,11 @@ class Published:
     scores : dict
         Metrics by name.
     round : int
-        Of which they are.
+        The round in which they were reached.
     epsilon : float or None
-        As the paper counts it.
+        ε as the paper counts it.
     data : str or None
-        What the values were measured on, where that is other data.
+        The data that the values were measured on, if it is other data.
     """
 
     round: int

@@ -1,4 +1,4 @@
-"""The run directory: configuration, environment, metrics, ledger and checkpoints. Nothing half-written is ever visible.
+"""The run directory: configuration, environment, metrics, ledger and checkpoints. No file is ever seen half-written.
 
 config.toml  environment.json  attempt.json  metrics.jsonl  ledger.jsonl  checkpoint-000042.safetensors  result.json
 """
@@ -45,7 +45,7 @@ _FREE_TO_CHANGE = (
 
 
 class RunDirectory:
-    """One run on disk. Made by :meth:`create`, found again by :meth:`open`."""
+    """One run on disk, made by :meth:`create` or opened by :meth:`open`."""
 
     def __init__(self, path: Path, config: Config) -> None:
         self.path, self.config = path, config
@@ -63,20 +63,20 @@ class RunDirectory:
 
     @staticmethod
     def require_new(path: Path) -> None:
-        """Refuse a place where something else is."""
+        """Refuse a directory that is not empty."""
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            hint = "add --resume to go on with it, or choose another --out" if _is_run(path) else "choose another --out"
+            hint = "add --resume to continue it, or choose another --out" if _is_run(path) else "choose another --out"
             raise RunError(f"{path} exists and is not empty; {hint}")
 
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
-        """An existing run."""
+        """Open an existing run."""
         if not _is_run(path):
             raise RunError(f"{path} is not a run directory (it has no config.toml); check the path")
         return cls(path, parse(read(path / "config.toml")))
 
     def adopt(self, config: Config) -> None:
-        """Go on with a changed configuration, as long as neither results nor promises so far would be untrue."""
+        """Continue with a changed configuration, if all results and promises so far stay true."""
         old, new = _fixed_settings(self.config), _fixed_settings(config)
         for key in sorted(old.keys() | new.keys()):
             if old.get(key) != new.get(key):
@@ -103,14 +103,14 @@ class RunDirectory:
         if self._ledger is None:
             run = self._environment().get("run")
             if run is None:
-                raise RunError(f"{self.path} was made by an earlier version of Lowkey; go on with it in that version")
+                raise RunError(f"{self.path} was made by an earlier version of Lowkey; continue it with that version")
             shared = self.config.federation.ledger
             self._ledger = Ledger(Path(shared) if shared else self.path / "ledger.jsonl", run=run)
         return self._ledger
 
     @property
     def claims_privacy(self) -> bool:
-        """False for runs whose secrets were ever replayed: their ε means nothing."""
+        """False for runs whose secrets were replayed at any time: their ε means nothing."""
         return bool(self._environment()["claims_privacy"])
 
     def presentation(self) -> Presentation:
@@ -120,7 +120,7 @@ class RunDirectory:
         return to_record("presentation", Presentation, self._environment().get("presentation"))
 
     def withdraw_claim(self) -> None:
-        """Note for good that secrets of this run were replayed."""
+        """Record, permanently, that secrets of this run were replayed."""
         changed = self._environment() | {"claims_privacy": False}
         replace_file(self.path / "environment.json", json.dumps(changed, indent=2).encode())
 
@@ -129,9 +129,9 @@ class RunDirectory:
         return environment
 
     def number_attempt(self, round_number: int) -> int:
-        """The first number that no attempt at this round has had, from 0; taken for good when this returns.
+        """The first number, from 0, that no attempt at this round has had; on return it is taken.
 
-        The ledger knows attempts that came to a sum; clients also remember those that died before.
+        The ledger knows the attempts that came to a sum; clients also remember attempts that failed before.
         """
         file, taken = self.path / "attempt.json", -1
         if file.exists():
@@ -157,14 +157,14 @@ class RunDirectory:
             raise RunError(f"{file} is damaged ({error}); restore it from a copy") from error
 
     def trim_metrics(self, last_round: int) -> None:
-        """Forget rounds that no checkpoint remembers: they will be played again."""
+        """Forget rounds that no checkpoint remembers: they will be run again."""
         kept = [m for m in self.metrics() if m["round"] <= last_round]
         replace_file(self.path / "metrics.jsonl", "".join(json.dumps(m) + "\n" for m in kept).encode())
 
     def summary(self) -> dict[str, Any]:
         """The figures of the run so far, from its metrics alone.
 
-        Best and final values are of the scores by which the run is judged, all of the same round.
+        Best and final values are those of the scores by which the run is judged, all from the same round.
         """
         metrics, scores = self.metrics(), self.presentation().scores
         last = metrics[-1] if metrics else {}
@@ -185,7 +185,7 @@ class RunDirectory:
         }
 
     def state(self) -> str:
-        """How the run is doing, in words: running, finished, failed or stopped."""
+        """The state of the run in words: running, finished, failed or stopped."""
         try:
             Lock(self.path / "lock", of=self.path).close()
         except InUse:
@@ -196,14 +196,14 @@ class RunDirectory:
         return f"failed: {json.loads(failure.read_text())['error']}" if failure.exists() else "stopped"
 
     def write_failure(self, reason: str) -> None:
-        """Leave word of what ended a run that nobody watches."""
+        """Write down the error that ended a run, for a run that nobody watches."""
         replace_file(self.path / FAILURE_FILE, json.dumps({"error": reason}).encode())
 
     def write_result(self, result: dict[str, Any]) -> None:
         replace_file(self.path / "result.json", (json.dumps(result) + "\n").encode())
 
     def save_checkpoint(self, state: RunState, ledger: Ledger) -> None:
-        """Make a state durable, in one file that appears whole or not at all; older files but the last are removed."""
+        """Make a state durable, in one file that appears whole or not at all; remove all older files but the last."""
         content = pack(Checkpoint(state, ledger.head, self._fingerprint()))
         replace_file(self.path / f"checkpoint-{state.round:06d}.safetensors", content)
         for old in self._checkpoints()[:-_KEPT_CHECKPOINTS]:
@@ -221,10 +221,10 @@ class RunDirectory:
             fallback = f"; remove it to resume from {checkpoints[-2].name}" if len(checkpoints) > 1 else ""
             raise RunError(f"{newest} is damaged ({error}){fallback}") from error
         if found.settings != self._fingerprint():
-            raise RunError(f"{newest} belongs to another configuration; restore the config.toml it was made with")
+            raise RunError(f"{newest} belongs to another configuration; restore the config.toml that it was made with")
         if not ledger.knows(found.ledger_head):
             raise RunError(
-                f"{newest} knows more private rounds than its ledger, or other ones; restore the ledger: what it lost "
+                f"{newest} knows more private rounds than its ledger, or others; restore the ledger: what it lost "
                 "was spent"
             )
         return found.state

@@ -47,7 +47,7 @@ def to_record(section: str, kind: type[RecordT], table: Any) -> RecordT:
 
 
 def to_table(record: Any) -> dict[str, Any]:
-    """The table that a record stands for; what is None is left out, as TOML has no word for it."""
+    """The table that a record stands for; fields that are None are left out, since TOML has no null."""
     if isinstance(record, Mapping):
         return dict(record)
     return {
@@ -79,10 +79,10 @@ def _plain(value: Any) -> Any:
 
 
 def _explain(section: str, detail: Mapping[str, Any]) -> str:
-    """One problem of pydantic's in our words."""
+    """One of pydantic's errors in our words."""
     path = ".".join([section, *(str(part) for part in detail["loc"][:1])])
     if detail["type"] == "missing":
-        return f"{path} is missing"
+        return f"{path} is missing; add it"
     message = str(detail["msg"]).removeprefix("Value error, ")
     if detail["type"] == "value_error":
         return message

@@ -1,4 +1,4 @@
-"""The round and the run: schemes, client, server flow."""
+"""Rounds and runs: schemes, the client, and the flow of a round at the server."""
 
 from lowkey.federation.aggregation import AGGREGATORS
 from lowkey.federation.client import Attendance, Client

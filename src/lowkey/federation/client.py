@@ -1,4 +1,4 @@
-"""The client: train, compress, protect. Runs wherever the data is; the same code simulated and deployed."""
+"""The client: train, compress, protect. It runs where the data is; simulations and deployments use the same code."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from lowkey.types import FloatArray, Words
 
 
 class Attendance:
-    """How many clients tried to train here since the last look, and why some of them had nothing to send."""
+    """Counts the clients that tried to train here, and keeps the reasons why some had nothing to send."""
 
     def __init__(self) -> None:
         self.tried, self.excuses = 0, list[str]()
 
     def take(self) -> tuple[int, list[str]]:
-        """Figures so far; counting starts again."""
+        """Return both figures and start counting again."""
         taken = self.tried, self.excuses
         self.tried, self.excuses = 0, []
         return taken
@@ -44,29 +44,29 @@ class Attendance:
 
 @dataclass(frozen=True, kw_only=True)
 class Client:
-    """What a client is made of: the agreed scheme, its way to learn, its secrets.
+    """A client: the scheme that it agreed to, how it trains, and its secrets.
 
     Parameters
     ----------
     scheme : Scheme
-        What this client has agreed to; a server with other terms meets a refusal.
+        What this client has agreed to. It refuses a server with other terms.
     trainer : Trainer
-        Its way to learn.
+        How it trains on its data.
     secrets : Secrets
         Source of noise, coins and keys.
     keys : Keys or None
         Who is enrolled, and this client's own signing key; needed for secure aggregation.
     policy, ledger : Policy, ClientLedger or None
-        What the client insists on, and its own record of the rounds it joined, for a client that guards itself against
-        the server. Both come into play under secure aggregation, and only for one client each.
+        What the client insists on, and its own record of the rounds it joined: they protect it from the server. Both
+        are used only under secure aggregation, and belong to one client.
     excused : type of exception
-        What may keep a client from contributing to a private round, which it then answers with noise on zeros. In a
-        simulation only what a trainer says on purpose: anything else is a defect. At a real node every exception, as
-        staying away would tell something about the data.
+        Exceptions that keep a client from contributing; it then answers a private round with noise on zeros. In a
+        simulation this is only what a trainer raises on purpose: anything else is a defect. At a real node it is every
+        exception, since staying away would tell something about the data.
     clock : StageClock
         Gets the seconds of each stage.
     attendance : Attendance
-        Gets what kept clients from contributing. It stays where the client is.
+        Gets the reasons that kept clients from contributing. They stay where the client is.
     """
 
     scheme: Scheme
@@ -91,7 +91,8 @@ class Client:
 
         Raises
         ------
-        CannotContribute : in a scheme without privacy, where nothing hides that a client has nothing to send.
+        CannotContribute
+            In a scheme without privacy, where nothing hides that a client has nothing to send.
         """
         if request.message is not None and not isinstance(request.message, Delivery):
             with self.clock.stage("agree"):
@@ -105,9 +106,13 @@ class Client:
         )
         privacy = self.scheme.privacy
         if request.weights is None and not privacy.private:
-            raise InvalidInput("the request has no model, and the scheme has no members that only add noise")
+            raise InvalidInput(
+                "the request has no model, and this scheme has no members that only add noise; check the server"
+            )
         if request.message is None and privacy.aggregation == "masked":
-            raise InvalidInput("the server asks for an unmasked vector, which this client does not give")
+            raise InvalidInput(
+                "the server asks for an unmasked vector, which this client never sends; use secure aggregation"
+            )
         operator = self.scheme.operator(self.trainer.num_coordinates, request.round)  # 3
         source = self.secrets.source("noise", request.round, request.attempt, state.client)
         measurement, weight = None, 1.0
@@ -125,8 +130,8 @@ class Client:
         return after, reply
 
     def _measure(self, state: ClientState, request: Request, operator: Operator) -> tuple[Measurement | None, float]:
-        """The compressed update and its weight; without an update where the client is excused."""
-        assert request.weights is not None  # or it may not contribute
+        """The compressed update and its weight; None instead of the update if the client is excused."""
+        assert request.weights is not None  # otherwise the client may not contribute
         self.attendance.tried += 1
         try:
             with self.clock.stage("train"):
@@ -146,10 +151,10 @@ class Client:
         return Measurement(measured), float(local.num_examples) if self.scheme.weight_by_examples else 1.0
 
     def _may_contribute(self, state: ClientState, request: Request) -> bool:
-        """Whether this client's data may enter the sum; its own ledger, if it has one, knows before anything is sent.
+        """Whether this client's data may enter the sum; its own ledger, if any, records it before anything is sent.
 
-        The one place where limits count: that of the scheme, by the client's memory or its ledger of this run, and
-        those of its own policy, over all runs.
+        This is the only place that checks limits: the limit of the scheme, by the client's memory or its ledger of
+        this run, and the limits of its own policy, over all runs.
         """
         limit, ledger = self.scheme.privacy.max_contributions, self.ledger
         if request.message is None or ledger is None:
@@ -192,7 +197,7 @@ class Client:
                 _, reply = reveal(_member(state, request), message.confirmations, self.keys.verify_keys)
                 member = None
             case _:
-                raise InvalidInput(f"a {type(message).__name__} is no step of its own")
+                raise InvalidInput(f"a {type(message).__name__} is not a step without a vector; check the server")
         return replace(state, member=member), Reply(round=request.round, attempt=request.attempt, message=reply)
 
     def _terms(self, request: Request) -> Terms:
@@ -200,7 +205,7 @@ class Client:
 
 
 def _member(state: ClientState, request: Request) -> MemberState:
-    """The part of this client in the aggregation that a request belongs to."""
+    """This client's part in the aggregation that a request belongs to."""
     member = state.member
     if member is None or (member.session.round, member.session.attempt) != (request.round, request.attempt):
         raise ProtocolViolation(

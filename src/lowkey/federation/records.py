@@ -53,11 +53,16 @@ class Request:
 
     Attributes
     ----------
-    round : counts from 1.
-    attempt : at this round, from 0; a repeated round has fresh keys and fresh noise.
-    weights : the common model; None for members that add noise only, and for steps that do not train.
-    clip_norm : S of this round, in private schemes.
-    message : what the secure aggregation has to say to this member; None where sums are not masked.
+    round : int
+        Number of the round, from 1.
+    attempt : int
+        Number of the attempt at this round, from 0; every attempt has fresh keys and fresh noise.
+    weights : FloatArray or None
+        The common model; None for members that add noise only, and for steps that do not train.
+    clip_norm : float or None
+        S of this round, in private schemes.
+    message : ToMember or None
+        Message of the secure aggregation to this member; None where sums are not masked.
     """
 
     round: int
@@ -73,11 +78,15 @@ class Reply:
 
     Attributes
     ----------
-    round, attempt : those of the request.
-    vector : float32 measurements times weight in open schemes; in private ones integers modulo 2^bits, noised and,
-        under secure aggregation, masked. None in steps that carry no vector.
-    weight : 1 wherever it could tell something private.
-    message : of the secure aggregation.
+    round, attempt : int
+        The same as in the request.
+    vector : FloatArray or Words or None
+        Float32 measurements times weight in open schemes; in private ones integers modulo 2^bits, noised and, under
+        secure aggregation, masked. None in steps that carry no vector.
+    weight : float
+        1 wherever it could tell something private.
+    message : FromMember or None
+        Message of the secure aggregation to the server.
     """
 
     round: int
@@ -93,10 +102,14 @@ class ClientState:
 
     Attributes
     ----------
-    client : whose it is.
-    answered : round and attempt of its last contribution; it never contributes to them again.
-    contributions : rounds in which its data may have been used.
-    member : its part in a secure aggregation that is under way. Secret; empty when the aggregation is over.
+    client : ClientId
+        The client whose state this is.
+    answered : tuple of int and int
+        Round and attempt of its last contribution; it never contributes to them again.
+    contributions : int
+        Rounds in which its data may have been used.
+    member : MemberState or None
+        Its part in a secure aggregation that is under way. Secret; empty when the aggregation is over.
     """
 
     client: ClientId
@@ -114,7 +127,7 @@ class RunState:
     Attributes
     ----------
     round : int
-        The last one that was finished.
+        The last round that was finished.
     weights : array
         What clients train from; :func:`lowkey.federation.released_model` gives what is evaluated and released.
     gathered, optimiser, average : State
@@ -137,7 +150,7 @@ class RunState:
 
 @dataclass(frozen=True, kw_only=True)
 class RoundOutcome:
-    """What one round did to the state, in numbers that may be published."""
+    """The state after one round, and numbers about the round that may be published."""
 
     state: RunState
     bytes_up_per_client: int
@@ -157,9 +170,9 @@ class RoundOutcome:
 class RoundRecord:
     """One line of metrics.jsonl.
 
-    ``epsilon`` is about people who see the released models, ``server_epsilon`` about the server and everybody else who
-    knows the rosters; None where no finite ε is true. ``runtime`` has what a runtime can tell of the round: bytes of
-    messages besides vectors and models where messages are real; in a simulation, how many clients could not contribute.
+    ``epsilon`` is for people who see the released models, ``server_epsilon`` for the server and everybody else who
+    knows the rosters; None where no finite ε is true. ``runtime`` holds what the runtime can tell about the round: with
+    real messages, their bytes besides vectors and models; in a simulation, how many clients could not contribute.
     """
 
     outcome: RoundOutcome

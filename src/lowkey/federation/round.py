@@ -33,22 +33,22 @@ def round_flow(
     clock: StageClock,
     verify_keys: VerifyKeys = MappingProxyType({}),
 ) -> Generator[Requests, Replies, RoundOutcome]:
-    """Play the round after ``state``.
+    """Run the round after ``state``.
 
     Parameters
     ----------
     scheme, state : Scheme, RunState
-        The way to learn, and how far it has come.
+        How to learn, and the state after the last round.
     attempt : int
-        At this round, from 0; every attempt has its own cohort, keys and noise.
+        Number of the attempt at this round, from 0; every attempt has its own cohort, keys and noise.
     secrets : Secrets
-        Draw the rosters of private schemes.
+        Source of the bits that draw the rosters of private schemes.
     ledger : Ledger
         Told what a private round costs, before its sum can be known.
     clock : StageClock
         Gets the seconds of each stage.
     verify_keys : VerifyKeys
-        Of the enrolled clients; needed under secure aggregation.
+        Public keys of the enrolled clients; needed under secure aggregation.
     """
     number, privacy = state.round + 1, scheme.privacy
     operator = scheme.operator(state.weights.size, number)
@@ -106,7 +106,7 @@ def round_flow(
 
 
 def drive(flow: Generator[Requests, Replies, RoundOutcome], ask: Ask) -> RoundOutcome:
-    """Run a flow to its end: every yielded batch of requests goes through ``ask``."""
+    """Run a flow to its end: ``ask`` carries every batch of requests that it yields."""
     try:
         requests = next(flow)
         while True:

@@ -33,12 +33,12 @@ class Schedule:
     Parameters
     ----------
     rounds : int or "auto"
-        The last round; a run also stops before a round that would pass the target ε. "auto", in a configuration: as
-        many as the target allows.
+        Number of the last round. A run also stops before a round that would exceed the target ε. "auto", in a
+        configuration, means as many rounds as the target allows.
     evaluate_every : int
         Rounds between evaluations; the last round is always evaluated.
     attempts : int
-        How often a round that failed (too few survivors) is tried before the run stops.
+        How often a round is tried, when it fails for too few survivors, before the run stops.
     """
 
     rounds: int | Literal["auto"] = 200
@@ -63,7 +63,7 @@ class Federation:
     """All that a run needs besides its state.
 
     ``number_attempt`` gives the next attempt at a round a number that no client has heard before, also after a crash;
-    by default it is what the ledger knows. ``take_figures`` gives what the runtime can tell of a round.
+    by default the ledger numbers them. ``take_figures`` gives what the runtime can tell about a round.
     """
 
     scheme: Scheme
@@ -84,7 +84,7 @@ class Federation:
         save: Callable[[RunState, RoundRecord], None] = lambda _state, _record: None,
         observers: Sequence[Observer] = (),
     ) -> tuple[RunState, StoppedBy]:
-        """Play rounds until the schedule or the privacy target ends them.
+        """Run rounds until the schedule or the privacy target ends them.
 
         ``save`` is called after every round, before the observers, and must make the round durable.
         """
@@ -92,17 +92,17 @@ class Federation:
             if self._next_round_passes():
                 if state.round == 0:
                     raise BudgetExhausted(
-                        f"already the first round would pass privacy.epsilon = {self.scheme.privacy.epsilon}; raise "
+                        f"even the first round would exceed privacy.epsilon = {self.scheme.privacy.epsilon}; raise "
                         "the noise multiplier or the target ('lowkey privacy calibrate' finds the noise)"
                     )
                 return state, "privacy target"
-            state, record = self._play(state, schedule)
+            state, record = self._run_round(state, schedule)
             save(state, record)
             for observer in observers:
                 observer(record.to_json())
         return state, "rounds"
 
-    def _play(self, state: RunState, schedule: Schedule) -> tuple[RunState, RoundRecord]:
+    def _run_round(self, state: RunState, schedule: Schedule) -> tuple[RunState, RoundRecord]:
         started = time.perf_counter()
         outcome = self._try(state, schedule)
         with self.clock.stage("account"):
@@ -124,7 +124,7 @@ class Federation:
         return outcome.state, record
 
     def _try(self, state: RunState, schedule: Schedule) -> RoundOutcome:
-        """Play one round; after a failure with a new cohort, new keys and new noise, as often as the schedule says."""
+        """Try one round as often as the schedule says; every try has a new cohort, new keys and new noise."""
         attempt = -1
         for tries_left in reversed(range(schedule.attempts)):
             attempt = max(attempt + 1, (self.number_attempt or self.ledger.next_attempt)(state.round + 1))
@@ -145,10 +145,10 @@ class Federation:
         privacy = self.scheme.privacy
         if privacy.event() is None or not self.secrets.claims_privacy:
             return None
-        return accounting.epsilon(self.ledger.events, privacy.delta)
+        return accounting.released_epsilon(self.ledger.events, privacy.delta)
 
     def server_epsilon(self) -> float | None:
-        """What the server, or anybody else who knows the rosters, may have learned of a client that was always asked.
+        """What the server, or anyone else who knows the rosters, may have learned about a client that was always asked.
 
         A client that keeps to its limit of contributions is asked no more often than that in this run.
         """

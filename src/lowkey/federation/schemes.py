@@ -1,4 +1,4 @@
-"""A scheme: what clients send, how it is protected, what the server makes of it. Eight of them have names."""
+"""A scheme: what clients send, how it is protected, what the server does with it. Eight schemes have names."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from lowkey.types import ClientId
 class Family(NamedTuple):
     """The usual parts of a scheme, by their names in the registries.
 
-    ``weighted`` says whether the mean is weighted by data size where nothing is promised; never in private schemes,
-    where it would break the bound.
+    ``weighted`` says whether the mean is weighted by data size in schemes without privacy. In private schemes it never
+    is: weights would break the bound.
     """
 
     codec: str
@@ -54,15 +54,15 @@ class Scheme:
     Attributes
     ----------
     name : str
-        One of SCHEMES: where its parts come from, unless they were chosen.
+        One of SCHEMES; it says which parts the scheme has unless others were chosen.
     codec, decoder : Codec, Decoder
         How updates are compressed, and recovered.
     gather, server, averaging : Gather, Optimiser, Averaging
-        What the server does in the compressed domain, to the model, and to what it releases.
+        What the server does in the compressed domain, how it moves the model, and which average it releases.
     privacy : Privacy
-        Who takes part, what happens to their vectors, and what that costs.
+        Who takes part, what happens to their vectors, and what a round costs.
     weight_by_examples : bool
-        The mean is weighted by data size.
+        Whether the mean is weighted by data size.
     seed : int
         Names reproducible choices: order of local SGD, public shuffles, cohorts of schemes without privacy.
     layers : tuple of int
@@ -95,7 +95,7 @@ class Scheme:
         return self.privacy.wire(self.operator(num_coordinates, number).num_measurements)
 
     def terms(self, num_coordinates: int, number: int) -> Terms:
-        """What everybody who agreed to this scheme must agree on in a round; only of private schemes."""
+        """What all members of a round agree on; only private schemes have terms."""
         privacy, promise, wire = self.privacy, self.privacy.promise(), self.wire(num_coordinates, number)
         if promise is None or wire.bits is None:
             raise InvalidInput(f"{self.name} sends vectors openly; only private schemes are aggregated securely")
@@ -144,13 +144,13 @@ class Scheme:
 
 
 def is_private(name: str) -> bool:
-    """Whether a scheme promises privacy; refuses names that no scheme has."""
+    """Whether the scheme of this name promises privacy; unknown names are refused."""
     checks.one_of("federation.scheme", name, SCHEMES)
     return name.endswith(_PRIVATE)
 
 
 def usual_parts(name: str) -> dict[str, str]:
-    """The names of the parts that a scheme has unless others are chosen, by the table that they are set in."""
+    """Names of the parts that a scheme has unless others are chosen, by the table in which they are set."""
     private, family = is_private(name), FAMILIES[name.removesuffix(_PRIVATE)]
     decoder = family.private_decoder if private else family.decoder
     return {
@@ -172,23 +172,23 @@ def scheme(
     min_clients: int = 1,
     seed: int = 0,
 ) -> Scheme:
-    """Compose a scheme; what is not given is what its name stands for.
+    """Compose a scheme; parts that are not given are the usual ones of its name.
 
     Parameters
     ----------
     name : str
         "fl-std", "fl-rnd", "fl-freq", "fl-cs", or one of these with "-dp".
     clients : int
-        N, enrolled clients.
+        N, the number of enrolled clients.
     cohort : int
-        How many of them are expected to contribute to a round.
+        How many clients are expected to contribute to a round.
     codec, decoder, gather, server, averaging : parts of these kinds
         Such as ``lowkey.ChunkedDCT(ratio=0.05)``, ``lowkey.LassoDecoder()``, ``lowkey.ErrorFeedback(rate=1.0)``,
         ``lowkey.Adam()`` and ``lowkey.TailAverage(start=50)``.
     privacy : ClientPrivacy
         What is promised, in schemes with "-dp". Noise that is not given is calibrated to ``epsilon`` and ``rounds``.
     min_clients : int
-        Least number of answers that make a round without privacy; in private ones ``privacy.dropouts`` says it.
+        Answers that a round without privacy needs; private schemes set ``privacy.dropouts`` instead.
     seed : int
         Names the public shuffle and subsets, cohorts of schemes without privacy, and the order of local SGD.
     """
@@ -211,12 +211,12 @@ def _mechanism(
 ) -> Privacy:
     if not is_private(name):
         if privacy is not None:
-            raise InvalidInput(f"{name} gives no privacy; leave out the privacy settings, or use {name}{_PRIVATE}")
+            raise InvalidInput(f"{name} promises no privacy; leave out the privacy settings, or use {name}{_PRIVATE}")
         return NoPrivacy(sampling=make_sampling("fixed", population=clients, cohort=cohort), min_survivors=min_clients)
     if privacy is None:
         raise InvalidInput(f"{name} needs privacy settings with at least clip_norm, and epsilon or noise_multiplier")
     if min_clients != 1:
-        raise InvalidInput(f"federation.min_clients is for schemes without privacy; of {name} set privacy.dropouts")
+        raise InvalidInput(f"federation.min_clients is for schemes without privacy; for {name} set privacy.dropouts")
     settings = privacy.resolve(clients=clients, cohort=cohort, ratio=ratio)
     if settings.noise_multiplier == 0:
         raise InvalidInput(
@@ -226,7 +226,7 @@ def _mechanism(
 
 
 def require_fit(parts: Mapping[str, Any]) -> None:
-    """Refuse parts that cannot work together before anything is spent on finding out."""
+    """Refuse parts that cannot work together."""
     codec, decoder, gather = parts["codec"], parts["decoder"], parts["gather"]
     kind = CODECS.name_of(type(codec))
     if decoder.needs_blocks and not codec.makes_blocks:

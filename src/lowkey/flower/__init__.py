@@ -1,4 +1,4 @@
-"""What speaks Flower: real nodes answer the requests that a simulation answers in one process. Knows ``flwr``."""
+"""Everything that uses Flower: real nodes answer the requests that a simulation answers in one process."""
 
 from __future__ import annotations
 

@@ -14,20 +14,24 @@ Key = TypeVar("Key", bound=Hashable)
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.25
-_GRACE_SECONDS = 5.0  # a message that nobody waits for any more expires so much later
+_GRACE_SECONDS = 5.0  # a message expires this long after nobody waits for its answer any more
 
 
 def exchange(
     grid: Grid, contents: Mapping[Key, tuple[int, RecordDict]], *, kind: str, group: str, seconds: float
 ) -> Iterator[tuple[Key, RecordDict]]:
-    """Send each content to its node and give the answers as they arrive.
+    """Send each content to its node and yield the answers as they arrive.
 
     Parameters
     ----------
-    contents : node and content of each message, by whatever names the receiver.
-    kind : message type, which chooses the handler.
-    group : shown in Flower's own logs.
-    seconds : when to stop waiting. Whoever is later, absent or fails is left out.
+    contents : mapping of Key to tuple of int and RecordDict
+        Node and content of each message, by a key that names the receiver.
+    kind : str
+        Message type, which chooses the handler.
+    group : str
+        Shown in Flower's own logs.
+    seconds : float
+        How long to wait. A node that is later, absent or fails is left out.
 
     An answer belongs to the message that it answers, whoever its sender says it is: answers that were not asked for,
     second ones, and errors that Flower makes on behalf of a node are told apart that way.
@@ -56,5 +60,5 @@ def exchange(
 
 
 def _printable(text: str) -> str:
-    """A node's words, fit for one line of a log."""
+    """A node's text, cut to one line of a log."""
     return "".join(c if c.isprintable() else " " for c in text)[:300]

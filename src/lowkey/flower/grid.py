@@ -32,11 +32,16 @@ class GridAsk:
 
     Parameters
     ----------
-    grid, nodes : of Flower.
-    wire : how clients' vectors look.
-    waiting : how long each step may take.
-    least : clients without whom a round need not be opened.
-    clock : of the run.
+    grid, nodes : Grid, Nodes
+        Flower's grid, and which node is which client.
+    wire : WireFormat
+        What clients' vectors look like on the wire.
+    waiting : DeploymentSettings
+        How long each step may take.
+    least : int
+        How many clients must be online before a round starts.
+    clock : StageClock
+        Clock of the run.
     """
 
     def __init__(
@@ -86,7 +91,7 @@ class GridAsk:
             except InvalidInput as error:
                 _log.warning("%s: the answer of client %s is not used: %s", step, client, error)
                 continue
-            # in the order of the requests, whoever is quicker: sums of floats depend on it
+            # in the order of the requests, however quick the nodes are: sums of floats depend on it
             while order and order[0] in early:
                 self._clock.add({step: time.perf_counter() - began})
                 yield order[0], early.pop(order.pop(0))
@@ -97,7 +102,7 @@ class GridAsk:
     def _contents(
         self, requests: Mapping[ClientId, Request], there: Mapping[ClientId, int]
     ) -> dict[ClientId, tuple[int, RecordDict]]:
-        """Node and message of each client that is there."""
+        """Node and message of each client that is online."""
         model, contents = None, {}
         for client, request in requests.items():
             if model is None and request.weights is not None:

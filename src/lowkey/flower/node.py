@@ -33,7 +33,7 @@ from lowkey.tasks import NodeSettings, client_of
 from lowkey.types import ClientId, FloatArray
 
 REPLAY_VARIABLE = "LOWKEY_INSECURE_REPLAY"
-"""Set to a number, in the environment of the server and of all nodes, replaces every secret: for tests only."""
+"""A number in this environment variable, at the server and at all nodes, replaces every secret: for tests only."""
 
 _STATE = "lowkey"
 _log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ def client_app(config: Path, *, mods: Sequence[Mod] = ()) -> ClientApp:
     Parameters
     ----------
     config : Path
-        TOML file that comes with the app. Its ``task`` is imported where a step trains and nowhere else.
+        TOML file that comes with the app. Its ``task`` is imported only for a step that trains.
     mods : sequence
         Flower's modifiers, called around every step.
     """
@@ -68,7 +68,7 @@ def client_app(config: Path, *, mods: Sequence[Mod] = ()) -> ClientApp:
 
 
 def read_app_config(path: Path) -> Config:
-    """The settings of an app, as everybody resolves them; sums are masked, for only a simulation may do without."""
+    """The settings of an app, resolved; sums are always masked here: only a simulation may do without."""
     config = parse(read(path)).resolve()
     if config.privacy is None:
         return config
@@ -91,7 +91,7 @@ class Node:
         settings, clients = cast(NodeSettings, context.node_config), config.federation.clients
         self.client = client_of(settings)
         if self.client >= clients:
-            raise ConfigError(f"client is {self.client}; federation.clients = {clients} allows smaller ones")
+            raise ConfigError(f"client is {self.client}; it must be below federation.clients = {clients}")
         self._secrets = secrets_from_environment()
         self._memory = _Memory(context)
         self._trainer = _LateTrainer(config, settings, self._memory)
@@ -106,7 +106,7 @@ class Node:
             self._policy = Policy.from_toml(policy) if policy.exists() else None
 
     def greet(self, context: Context) -> Greeting:
-        """Say who this is, and what it has agreed to."""
+        """Greet the server: say which client this is, and what it has agreed to."""
         identity = self._keys.identity(self.client) if self._keys else None
         return Greeting(
             client=self.client,
@@ -135,7 +135,7 @@ class Node:
         return write_reply(reply, self._scheme.wire(size))
 
     def _note(self, request: Request, attendance: Attendance) -> None:
-        """What kept this client from contributing: for its owner, in its own log and status, and for nobody else."""
+        """Write what kept this client from contributing to the node's own log and status, and nowhere else."""
         tried, excuses = attendance.take()
         for excuse in excuses:
             _log.error("round %d: this client could not contribute and sent noise only: %s", request.round, excuse)
@@ -144,14 +144,14 @@ class Node:
 
 
 def settings_digest(scheme: Scheme, num_coordinates: int) -> bytes:
-    """What server and clients compare before they start."""
+    """The digest that server and clients compare before they start."""
     if scheme.private:
         return scheme.terms(num_coordinates, 1).digest()
     return f"{scheme.name} {scheme.codec} {scheme.seed} {num_coordinates}".encode()
 
 
 class _Memory:
-    """What a node remembers of its client between messages, in Flower's context: flat, typed, no pickle."""
+    """The state of a client between messages, kept in Flower's context: flat, typed, no pickle."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -189,7 +189,7 @@ class _Memory:
 
 
 class _LateTrainer:
-    """A trainer that is made when it trains; the size of its model is remembered, so that other steps do without."""
+    """A trainer that is made when it trains; its model size is remembered, so that other steps need not make it."""
 
     def __init__(self, config: Config, node: NodeSettings, memory: _Memory) -> None:
         self._config, self._node, self._memory = config, node, memory
@@ -221,7 +221,7 @@ class _LateTrainer:
 
 @dataclass(frozen=True)
 class _Single:
-    """Datasets of which one is here."""
+    """The datasets of all clients, of which only one is at this node."""
 
     client: ClientId
     examples: Any
@@ -259,7 +259,7 @@ def _ledger(home: Path | None) -> Iterator[ClientLedger | None]:
 
 @contextmanager
 def _own_errors() -> Iterator[None]:
-    """Errors of other libraries may quote data: they stay in this node's own log, and the server hears only that."""
+    """Keep errors of other libraries, which may quote data, in the node's own log; tell the server only their type."""
     try:
         yield
     except CannotContribute:

@@ -1,4 +1,4 @@
-"""Which node is which client, and which of them are there."""
+"""Which node is which client, and which nodes are online."""
 
 from __future__ import annotations
 
@@ -26,14 +26,18 @@ _GREET_AGAIN_SECONDS = 60.0
 
 @dataclass(frozen=True, kw_only=True)
 class Greeting:
-    """How a node introduces itself, once.
+    """The message by which a node introduces itself, once.
 
     Attributes
     ----------
-    client : which client it is.
-    terms : digest of the settings it has agreed to, so that differences are found before the first round.
-    replays : whether its "secrets" are replayed, as in tests.
-    signature : under run, node and client, by the client's enrolled key; empty in schemes without keys.
+    client : ClientId
+        Number of the client at this node.
+    terms : bytes
+        Digest of the settings that it has agreed to, so that differences are found before the first round.
+    replays : bool
+        Whether its "secrets" are replayed, as in tests.
+    signature : bytes
+        Signature of run, node and client by the client's enrolled key; empty in schemes without keys.
     """
 
     client: ClientId
@@ -56,7 +60,7 @@ class Greeting:
 
 
 def introduction(run: int, node: int, client: ClientId) -> bytes:
-    """What a client signs to say which node it is at."""
+    """The text that a client signs to say which node it is at."""
     return f"lowkey/flower/v{VERSION}|greeting|{run}|{node}|{client}".encode()
 
 
@@ -66,18 +70,26 @@ def sign_introduction(identity: Identity | None, run: int, node: int, client: Cl
 
 
 class Nodes:
-    """Nodes by client. A node is greeted once, when it is first seen; after that being known costs it nothing.
+    """Nodes by client. A node is greeted once, when it is first seen; after that it is known without more messages.
 
     Parameters
     ----------
-    grid : of Flower.
-    run : Flower's number of the run.
-    population : clients are numbered below it.
-    verify_keys : of the clients; None in schemes without keys, where a node's word is taken.
-    terms : digest of the settings that everybody must have agreed to.
-    replays : whether this server replays its secrets; nodes that do must not meet one that does not.
-    seconds : how long to wait for greetings.
-    path : file in which the nodes are remembered, for a run that is resumed.
+    grid : Grid
+        Flower's grid.
+    run : int
+        Flower's number of the run.
+    population : int
+        Number of clients; their numbers are below it.
+    verify_keys : VerifyKeys or None
+        Public keys of the clients; None in schemes without keys, which believe what a node says.
+    terms : bytes
+        Digest of the settings that everybody must have agreed to.
+    replays : bool
+        Whether this server replays its secrets; either all nodes and the server do, or none.
+    seconds : float
+        How long to wait for greetings.
+    path : Path
+        File in which the nodes are remembered, for a run that is resumed.
     """
 
     def __init__(
@@ -110,7 +122,7 @@ class Nodes:
         return {client: node for client, node in self._nodes.items() if node in there}
 
     def gather(self, clients: Collection[ClientId], least: int, seconds: float) -> dict[ClientId, int]:
-        """Wait until so many of these clients are online; fails closed when they do not come in time.
+        """Wait until ``least`` of these clients are online; fail if they do not come in time.
 
         At the start of a run, when nodes are just coming up, it waits for all of them while the time lasts.
         """
@@ -123,8 +135,8 @@ class Nodes:
                 return there
             if now >= deadline:
                 raise RoundFailed(
-                    f"{len(present)} of {len(clients)} clients are online; at least {least} are needed. Start the "
-                    "missing nodes; deployment.gather_seconds says how long to wait for them"
+                    f"{len(present)} of {len(clients)} clients are online; at least {least} are needed: start the "
+                    "missing nodes, or raise deployment.gather_seconds, the time to wait for them"
                 )
             if told != len(present):
                 told = len(present)
@@ -159,6 +171,8 @@ class Nodes:
                 f"client {client} has agreed to other settings or has another model; run the same app everywhere"
             )
         if greeting.replays != self._replays:
-            raise InvalidInput(f"client {client} replays its secrets and the server does not, or the other way round")
+            raise InvalidInput(
+                f"client {client} replays its secrets and the server does not, or the reverse; start both alike"
+            )
         self._nodes[client] = node
         self._refused.pop(node, None)

@@ -49,7 +49,7 @@ def server_app(config: Path) -> ServerApp:
         (out / FAILURE_FILE).unlink(missing_ok=True)
         try:
             serve(grid, context, read_app_config(config), out)
-        except Exception as error:  # whoever stops a run knows why
+        except Exception as error:  # a person who stops a run knows why
             with contextlib.suppress(LowkeyError):
                 RunDirectory.open(out).write_failure(str(error) or type(error).__name__)
             raise
@@ -58,7 +58,7 @@ def server_app(config: Path) -> ServerApp:
 
 
 def serve(grid: Grid, context: Context, config: Config, out: Path) -> None:
-    """Run all rounds, or go on with a run."""
+    """Run all rounds, or continue a run."""
     from lowkey.experiments import server_parts
 
     secrets, parts, clients = secrets_from_environment(), server_parts(config), config.federation.clients
@@ -67,7 +67,9 @@ def serve(grid: Grid, context: Context, config: Config, out: Path) -> None:
     if scheme.private:
         verify_keys = verify_keys_of(read_enrolment(Path(str(context.run_config.get("enrolled", "")))))
         if len(verify_keys) != clients:
-            raise ConfigError(f"{len(verify_keys)} clients are enrolled; federation.clients is {clients}")
+            raise ConfigError(
+                f"{len(verify_keys)} clients are enrolled, but federation.clients is {clients}; they must be equal"
+            )
 
     @contextmanager
     def over_the_grid(run: RunDirectory, clock: StageClock) -> Iterator[Connection]:
@@ -96,7 +98,7 @@ def serve(grid: Grid, context: Context, config: Config, out: Path) -> None:
 
 
 def log_round(metrics: Metrics, scores: Sequence[Score]) -> None:
-    """One line a round: figures that may be published, and nothing else."""
+    """Log one line per round: only figures that may be published."""
     figures = [f"{score.label} {metrics[score.name]:.4f}" for score in scores if score.name in metrics]
     if metrics["epsilon_pld"] is not None:
         figures.append(f"ε {human_epsilon(metrics['epsilon_pld'])}")
@@ -106,7 +108,7 @@ def log_round(metrics: Metrics, scores: Sequence[Score]) -> None:
 
 
 def _log_to_stderr() -> None:
-    """Flower keeps what an app writes; so that nothing secret may go here."""
+    """Log to standard error. Flower keeps what an app writes, so nothing secret may be logged."""
     logger = logging.getLogger("lowkey")
     if not logger.handlers:
         handler = logging.StreamHandler(sys.stderr)

@@ -9,7 +9,7 @@ from flwr.app import RecordDict
 _CHUNK = 5 * 2**20  # Flower cuts arrays into pieces of this size
 _REQUEST_UP, _REQUEST_DOWN = 1080, 170  # bytes of one HTTP request of a node and of its answer, with TLS, measured
 _FIXED_REQUESTS = 3  # a message is found, its receipt confirmed, its answer announced; then one request for each object
-_POLL_SECONDS = 3.0  # an idle node asks so often whether there is a message
+_POLL_SECONDS = 3.0  # how often an idle node asks whether there is a message
 _HEARTBEAT_SECONDS = 30.0
 
 
@@ -25,7 +25,7 @@ def content_bytes(content: RecordDict) -> tuple[int, int]:
 
 
 class Traffic:
-    """What the members of a round send and receive, on average.
+    """Counts what the members of a round send and receive, on average.
 
     ``protocol`` bytes are keys, shares, signatures and fields of messages, counted. ``transport`` bytes are Flower's
     own requests, estimated from their number: one per object of a message, and one each few seconds of an idle node.
@@ -37,16 +37,16 @@ class Traffic:
         self._up, self._down, self._requests, self._busy = 0, 0, 0.0, 0.0
 
     def opened(self, members: int) -> None:
-        """A round begins, with so many members."""
+        """Count the start of a round with this many members."""
         self._members = max(1, members)
 
     def sent(self, content: RecordDict) -> None:
-        """A message goes to a node."""
+        """Count a message to a node."""
         self._down += content_bytes(content)[1]
         self._requests += _FIXED_REQUESTS + _objects(content)
 
     def received(self, content: RecordDict, seconds: float) -> None:
-        """A node has answered, so long after the message was sent; while it works, it does not poll."""
+        """Count an answer, with the seconds since its message was sent; a node that works does not poll."""
         self._up += content_bytes(content)[1]
         self._requests += _objects(content)
         self._busy += max(0.0, seconds - _POLL_SECONDS / 2)
@@ -68,6 +68,6 @@ class Traffic:
 
 
 def _objects(content: RecordDict) -> int:
-    """Objects that Flower makes of a message: itself, its content, each record, each array and its pieces."""
+    """How many objects Flower makes of a message: itself, its content, each record, each array and its pieces."""
     arrays = [array for record in content.array_records.values() for array in record.values()]
     return 2 + len(content) + sum(1 + -(-len(array.data) // _CHUNK) for array in arrays)

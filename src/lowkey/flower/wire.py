@@ -54,12 +54,12 @@ def read_vector(array: Array, wire: WireFormat) -> NDArray[Any]:
 
 
 def write_model(weights: FloatArray) -> ArrayRecord:
-    """The common model; made once, as all contributors of a round get the same."""
+    """The common model; made once, since all contributors of a round get the same."""
     return ArrayRecord({"weights": Array(weights)})
 
 
 def write_request(request: Request, model: ArrayRecord | None) -> RecordDict:
-    """``model`` stands for the weights of the request."""
+    """A request as a record; ``model`` holds its weights."""
     fields: dict[str, Any] = {"version": VERSION, "round": request.round, "attempt": request.attempt}
     if request.clip_norm is not None:
         fields["clip_norm"] = request.clip_norm
@@ -88,7 +88,7 @@ def read_request(content: RecordDict, num_coordinates: int) -> Request:
 
 
 def write_reply(reply: Reply, wire: WireFormat) -> RecordDict:
-    """A client's answer."""
+    """A client's answer as a record."""
     fields: dict[str, Any] = {"version": VERSION, "round": reply.round, "attempt": reply.attempt}
     if reply.weight != 1.0:
         fields["weight"] = reply.weight
@@ -102,7 +102,7 @@ def write_reply(reply: Reply, wire: WireFormat) -> RecordDict:
 
 
 def read_reply(content: RecordDict, request: Request, wire: WireFormat) -> Reply:
-    """The answer to this very request; any other is refused."""
+    """The answer to exactly this request; any other is refused."""
     fields = Fields(content, "reply")
     number, attempt = fields.get("round", int), fields.get("attempt", int)
     if (number, attempt) != (request.round, request.attempt):
@@ -113,7 +113,7 @@ def read_reply(content: RecordDict, request: Request, wire: WireFormat) -> Reply
     checks.positive("its weight", weight)
     contributes = request.message is None or isinstance(request.message, Delivery)
     if contributes != ("vector" in content):
-        raise InvalidInput("its vector is missing" if contributes else "it has a vector, which nobody asked for")
+        raise InvalidInput("its vector is missing" if contributes else "it has a vector that was not asked for")
     return Reply(
         round=number,
         attempt=attempt,
@@ -124,7 +124,7 @@ def read_reply(content: RecordDict, request: Request, wire: WireFormat) -> Reply
 
 
 class Fields:
-    """A table of a message, read field by field with a type for each."""
+    """The fields of a message, each read with its type."""
 
     def __init__(self, content: RecordDict, name: str) -> None:
         self._fields = content.config_records.get(name)
@@ -143,7 +143,7 @@ class Fields:
     def get(self, name: str, kind: type[Plain]) -> Plain:
         value = cast(ConfigRecord, self._fields).get(name)
         if type(value) is not kind:
-            raise InvalidInput(f"its field {name!r} is missing or no {kind.__name__}")
+            raise InvalidInput(f"its field {name!r} is missing or not of type {kind.__name__}")
         return value
 
 
@@ -157,7 +157,7 @@ def _message(fields: Fields, kinds: dict[str, type]) -> Any:
 
 
 def _numbers(array: Array, dtype: str, length: int) -> NDArray[Any]:
-    """The numbers of an array that says, and then is, of this type and length."""
+    """The numbers of an array; its header and its content must have this type and length."""
     if array.dtype != dtype or tuple(array.shape) != (length,):
         shown = f"{array.dtype} of shape {tuple(array.shape)}"[:80]
         raise InvalidInput(f"its vector is {shown}; it must be {dtype} of shape ({length},)")
@@ -166,5 +166,5 @@ def _numbers(array: Array, dtype: str, length: int) -> NDArray[Any]:
     except (ValueError, TypeError, EOFError, OSError) as error:
         raise InvalidInput(f"its vector cannot be read ({error})") from None
     if numbers.dtype != dtype or numbers.shape != (length,):
-        raise InvalidInput("its vector is not what it says it is")
+        raise InvalidInput("its vector does not match its header")
     return numbers

@@ -1,4 +1,4 @@
-"""A client's data as rows, whatever form it came in; sparse rows stay sparse until somebody needs them dense."""
+"""A client's data as rows, whatever form it came in; sparse rows stay sparse until dense rows are needed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Examples: TypeAlias = Any
 
 
 class ClientDatasets(Protocol):
-    """One entry per client, such as a list; entries may be made on access, so that clients cost nothing until asked."""
+    """One entry per client, such as a list; entries may be made on access, so that clients cost nothing before."""
 
     def __len__(self) -> int: ...
 
@@ -47,16 +47,16 @@ def as_rows(examples: Examples, device: str = "cpu") -> tuple[Any, Tensor]:
 
 
 def dense(inputs: Any, device: str = "cpu") -> Tensor:
-    """Inputs of :func:`as_rows` as one tensor; for sparse ones choose the rows before."""
+    """Inputs of :func:`as_rows` as one tensor; of sparse inputs choose few rows first."""
     return _tensor(inputs.toarray() if _is_sparse(inputs) else inputs, device)
 
 
 def in_batches(
     examples: Examples, size: int, device: str = "cpu", *, sparse: bool = False
 ) -> tuple[list[Callable[[], Tensor | SparseBatch]], Tensor]:
-    """Inputs in batches, each made when it is called for, and all targets.
+    """Inputs in batches, each made when it is needed, and all targets.
 
-    Sparse inputs become a :class:`SparseBatch` each if ``sparse`` asks for it, or else dense, but never as a whole.
+    Sparse inputs become a :class:`SparseBatch` per batch if ``sparse`` is true, and dense batches otherwise.
     """
     try:
         inputs, targets = as_rows(examples, device)
@@ -86,7 +86,7 @@ def _is_sparse(part: Any) -> bool:
 
 def _pair(examples: Examples) -> tuple[Any, Any]:
     if isinstance(examples, DataLoader):
-        raise InvalidInput("a dataset is a DataLoader, which makes batches of its own; pass its .dataset")
+        raise InvalidInput("a dataset is a DataLoader, which makes its own batches; pass its .dataset")
     if not isinstance(examples, (tuple, list)):
         if not isinstance(examples, Sized):
             raise InvalidInput("a dataset must have a length: pass (inputs, targets) or a map-style dataset")

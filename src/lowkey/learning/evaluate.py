@@ -20,15 +20,15 @@ _EXAMPLES, _SPARSE_ROWS = 50, 4000  # per batch, by measurement: of images and c
 class TorchEvaluator:
     """Satisfies :class:`lowkey.protocols.Evaluator` for classifiers.
 
-    By default it measures accuracy and cross-entropy; ``objective`` may ask for others. On the CPU, batches go to one
+    By default it measures accuracy and cross-entropy; ``objective`` may have others. On the CPU, batches go to one
     thread per core, each computing alone: quicker than cores that share every batch, and kind to a busy machine, on
     which the latter wait for each other.
 
     Parameters
     ----------
     module : torch.nn.Module
-        The model; it is copied, never changed. With an attribute ``takes_sparse_rows`` that is true, it gets sparse
-        inputs as a :class:`SparseBatch` each time; any other gets tensors.
+        The model; it is copied, never changed. A module whose attribute ``takes_sparse_rows`` is true gets sparse
+        inputs as :class:`SparseBatch`; any other module gets tensors.
     test : Examples
         Held-out data.
     objective : Objective

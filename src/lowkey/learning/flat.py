@@ -42,15 +42,15 @@ class FlatModel:
             start = end
 
     def load(self, weights: FloatArray) -> None:
-        """Start from a model vector, as if nobody had used the module before."""
+        """Start from a model vector, as if the module had never been used."""
         self.vector.copy_(torch.from_numpy(weights))
         for layer, buffers in self._buffers_of_layers:
-            layer._buffers = dict(buffers)  # whoever used the module may have put others in their places
+            layer._buffers = dict(buffers)  # earlier use may have put others in their places
         for name, initial in self._buffers.items():
             self.module.get_buffer(name).copy_(initial)
 
     def require_unchanged_buffers(self) -> None:
-        """Refuse a module that has learned something in a buffer, which no update would carry to the server."""
+        """Refuse a module whose training changed a buffer: no update would carry that to the server."""
         for name, buffer in self.module.named_buffers():
             if name in self._buffers and not _same(buffer, self._buffers[name]):
                 raise InvalidInput(

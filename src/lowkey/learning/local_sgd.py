@@ -30,7 +30,7 @@ class TorchTrainer:
     sgd : LocalSGD
         Steps, batch size and rate.
     objective : Objective
-        Loss, and which examples a round uses; by default cross-entropy of all.
+        Loss, and which examples a round uses; by default cross-entropy on all examples.
     device : str
         Where to compute, such as "cpu" or "cuda".
     """
@@ -51,7 +51,7 @@ class TorchTrainer:
                 "its number: pass a list"
             )
         self._module, self._clients, self._sgd, self._objective, self._device = module, clients, sgd, objective, device
-        self._model: FlatModel | None = None  # made where it is used: each worker process has its own
+        self._model: FlatModel | None = None  # made on first use, since each worker process has its own
         self.num_clients = len(clients)
         self.num_coordinates = sum(layer_sizes(module))
 
@@ -63,7 +63,8 @@ class TorchTrainer:
 
         Raises
         ------
-        CannotContribute : when the client has no data, or none that its classes can be balanced with.
+        CannotContribute
+            When the client has no data, or lacks examples of one class that it must balance.
         """
         if self._model is None:
             self._model = FlatModel(self._module, self._device)
@@ -100,7 +101,7 @@ class TorchTrainer:
 
 @contextmanager
 def _seeded(seed: int, device: str) -> Iterator[None]:
-    """Dropout repeats with the seed and leaves the caller's stream alone.
+    """Make dropout repeat with the seed, without touching the caller's random stream.
 
     On the CPU its one generator is seeded: ``torch.manual_seed`` would also note the call for every other device, with
     a stack trace, which takes as long as a step of a small model.

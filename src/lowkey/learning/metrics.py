@@ -1,4 +1,4 @@
-"""What a classifier is judged by, from its outputs on held-out data."""
+"""Metrics of a classifier, from its outputs on held-out data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import Tensor
 from lowkey.types import Evaluation
 
 Metrics: TypeAlias = Callable[[Tensor, Tensor], Evaluation]
-"""Of outputs and targets; must include "accuracy"."""
+"""A function of outputs and targets; its result must include "accuracy"."""
 
 
 def logistic_loss(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -24,14 +24,14 @@ def logistic_loss(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def accuracy(outputs: Tensor, targets: Tensor) -> dict[str, float]:
-    """Of classes; a single column is taken as the logit of class 1."""
+    """Accuracy and loss of classes; a single column is taken as the logit of class 1."""
     wide = outputs.ndim == 2 and outputs.shape[1] > 1
     predicted = outputs.argmax(1) if wide else (outputs.reshape(-1) > 0).long()
     return {"accuracy": float((predicted == targets.reshape(len(outputs))).float().mean())}
 
 
 def rare_event_metrics(outputs: Tensor, targets: Tensor) -> Evaluation:
-    """For rare events: balanced accuracy, AUROC, and what they are made of, at a probability of one half.
+    """Metrics for rare events: balanced accuracy, AUROC, and the counts behind them, at a probability of one half.
 
     The four counts are those of the confusion matrix; calibration has the rows of :func:`calibration`.
     """
@@ -39,7 +39,7 @@ def rare_event_metrics(outputs: Tensor, targets: Tensor) -> Evaluation:
     alarm = logits > 0
     found, missed = float(np.sum(alarm & positive)), float(np.sum(~alarm & positive))
     false, right = float(np.sum(alarm & ~positive)), float(np.sum(~alarm & ~positive))
-    sensitivity, specificity = _share(found, missed), _share(right, false)
+    sensitivity, specificity = _fraction(found, missed), _fraction(right, false)
     return {
         "accuracy": (found + right) / len(positive),
         "balanced_accuracy": (sensitivity + specificity) / 2,
@@ -68,15 +68,15 @@ def calibration(outputs: Tensor, targets: Tensor, bins: int = 10) -> list[list[f
 
     Predicted is the mean probability of a model that learned from as many positives as negatives. Corrected is the mean
     of the same probabilities with the odds of every one multiplied by the odds of a positive among ``targets``, what
-    they would be had the model learned from classes of that share: Elkan (2001), Section 3; Saerens et al. (2002).
-    Observed is the share of positives. No rows where all targets are alike.
+    they would be had the model learned from classes of that fraction: Elkan (2001), Section 3; Saerens et al. (2002).
+    Observed is the fraction of positives. There are no rows if all targets are equal.
     """
     logits, positive = _logits(outputs, targets)
-    share = float(positive.mean())
-    if share in (0.0, 1.0):
+    fraction = float(positive.mean())
+    if fraction in (0.0, 1.0):
         return []
     order = np.argsort(logits, kind="stable")
-    raw, shifted = scipy.special.expit(logits), scipy.special.expit(logits + scipy.special.logit(share))
+    raw, shifted = scipy.special.expit(logits), scipy.special.expit(logits + scipy.special.logit(fraction))
     parts = [part for part in np.array_split(order, bins) if len(part)]
     return [[*(float(column[part].mean()) for column in (raw, shifted, positive)), len(part)] for part in parts]
 
@@ -85,5 +85,5 @@ def _logits(outputs: Tensor, targets: Tensor) -> tuple[NDArray[np.float64], NDAr
     return outputs.reshape(-1).cpu().double().numpy(), targets.reshape(-1).cpu().numpy() > 0.5
 
 
-def _share(part: float, rest: float) -> float:
+def _fraction(part: float, rest: float) -> float:
     return part / (part + rest) if part + rest else 0.0

@@ -11,7 +11,7 @@ from lowkey.learning.datasets import SparseBatch
 
 
 class SparseLinear(nn.Linear):
-    """A dense layer that also takes a :class:`SparseBatch`, and then does work for what is not zero alone."""
+    """A dense layer that also takes a :class:`SparseBatch`, and then computes only with numbers that are not zero."""
 
     def forward(self, inputs: Tensor | SparseBatch) -> Tensor:
         if isinstance(inputs, Tensor):
@@ -20,7 +20,7 @@ class SparseLinear(nn.Linear):
         table = self.weight.t().contiguous()
         outputs = F.embedding_bag(
             columns, table, starts, mode="sum", per_sample_weights=values, include_last_offset=True
-        )  # a weighted sum of rows of the table: of three ways the quickest, and needs no MKL
+        )  # a weighted sum of rows of the table: the quickest of three ways, and it needs no MKL
         return outputs if self.bias is None else outputs + self.bias
 
 

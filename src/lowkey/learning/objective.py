@@ -1,4 +1,4 @@
-"""What a model is trained for and judged by."""
+"""Loss, metrics and choice of examples: what a model is trained for and evaluated by."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from lowkey.learning.metrics import Metrics, accuracy, logistic_loss
 
 Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 Choice: TypeAlias = Callable[[NDArray[Any], np.random.Generator], NDArray[np.intp]]
-"""Which of a client's examples a round uses, by their targets; drawn anew in every round."""
+"""Which of a client's examples a round uses, by their targets; drawn again in every round."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Objective:
-    """The same for all clients and the server.
+    """What a model is trained for; the same for all clients and the server.
 
     Parameters
     ----------
     loss : function
-        Of outputs and targets.
+        Takes outputs and targets.
     metrics : function
-        Of outputs and targets of held-out data.
+        Takes outputs and targets of held-out data.
     choice : function or None
-        Of the examples that a client uses in a round. None: all.
+        Chooses the examples that a client uses in a round. None uses all.
     """
 
     loss: Loss = F.cross_entropy
@@ -39,7 +39,7 @@ class Objective:
     choice: Choice | None = None
 
     def check(self, outputs: Tensor, targets: Tensor) -> None:
-        """Refuse labels that no class of the model has; losses of your own check theirs."""
+        """Refuse labels that no class of the model has; a loss of your own must check its labels itself."""
         if self.loss is F.cross_entropy and outputs.ndim == 2 and not targets.is_floating_point():
             _require_labels(targets, outputs.shape[1] - 1)
         elif self.loss is logistic_loss:
@@ -50,11 +50,11 @@ def _require_labels(targets: Tensor, largest: int) -> None:
     low, high = (float(extreme) for extreme in torch.aminmax(targets))
     if not (low >= 0 and high <= largest):
         strange = high if low >= 0 else low
-        raise InvalidInput(f"a label is {strange:g}; the model has classes 0 to {largest}")
+        raise InvalidInput(f"a label is {strange:g}; it must lie in 0 … {largest}, the classes of the model")
 
 
 def balanced_rows(targets: NDArray[Any], rng: np.random.Generator) -> NDArray[np.intp]:
-    """A client's rows for one round: every positive, and as many negatives, drawn anew at each call.
+    """A client's rows for one round: every positive, and as many negatives, drawn again at each call.
 
     Where there are fewer negatives than positives, all are taken.
     """

@@ -15,11 +15,11 @@ class LocalSGD:
     Parameters
     ----------
     steps : int
-        SGD steps, T_gd.
+        T_gd, SGD steps per round.
     batch_size : int
         Examples per step; a client with fewer uses all it has in every step.
     learning_rate : float
-        Local rate, η.
+        η, the rate of the local steps.
     batches : {"epochs", "independent"}
         "epochs" goes through the data in random order before any example repeats; "independent" draws every batch
         anew, with replacement, which reproduces the norms that the paper clips to.

@@ -1,6 +1,6 @@
 """Client-level differential privacy: sampling, integers, noise, accounting, ledgers, policy, audit.
 
-What analyses (ε, plans, calibration) is imported on first use: clients that only clip, noise and send do without it.
+The analysis (ε, plans, calibration) is imported on first use: clients that only clip, add noise and send do without it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from lowkey.privacy.settings import ClientPrivacy
 from lowkey.privacy.shares import NoiseShares, noise_shares
 
 if TYPE_CHECKING:
-    from lowkey.privacy.accounting import Epsilon, claimed_epsilon, epsilon
+    from lowkey.privacy.accounting import Epsilon, claimed_epsilon, released_epsilon
     from lowkey.privacy.auditing import OneRunBound, TwoWorldBound, one_run_bound, two_world_bound
     from lowkey.privacy.calibration import affordable_rounds, calibrate_noise
     from lowkey.privacy.planning import Plan, feasibility, paper_megabits, plan, signal_to_noise
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "auditing": ("OneRunBound", "TwoWorldBound", "one_run_bound", "two_world_bound"),
-    "accounting": ("Epsilon", "claimed_epsilon", "epsilon"),
+    "accounting": ("Epsilon", "claimed_epsilon", "released_epsilon"),
     "calibration": ("affordable_rounds", "calibrate_noise"),
     "planning": ("Plan", "feasibility", "paper_megabits", "plan", "signal_to_noise"),
     "statement": ("guarantee_lines",),
@@ -80,7 +80,6 @@ __all__ = [
     "affordable_rounds",
     "calibrate_noise",
     "claimed_epsilon",
-    "epsilon",
     "feasibility",
     "flip_coin",
     "group_epsilon",
@@ -91,6 +90,7 @@ __all__ = [
     "one_run_bound",
     "paper_megabits",
     "plan",
+    "released_epsilon",
     "require_small_delta",
     "search_epsilon",
     "server_epsilon",

@@ -1,13 +1,14 @@
-"""What a list of rounds has spent: ε at a given δ, by three accountants.
+"""The ε that a list of rounds has spent at a given δ, by three accountants.
 
-A round is recorded as an :class:`Event`, plain data. Analysis recomputes ε from the list, so nothing but the list need
-be stored. Three figures are given, in decreasing order:
+A round is recorded as an :class:`Event`, plain data. Analysis recomputes ε from the list, so only the list must be
+stored. There are three figures, in decreasing order:
 
 * ``paper`` – RDP at integer orders with the classic conversion, as published by Kerkouche et al. (2021);
 * ``rdp`` – the same mechanism with fractional orders and the improved conversion;
 * ``pld`` – privacy loss distributions, rounded to the pessimistic side. **This is the figure we claim.**
 
-They are for people who see the released models and not who took part; :mod:`lowkey.privacy.views` has the others.
+All three are for people who see the released models but not who took part; :mod:`lowkey.privacy.views` has the ε for
+others.
 """
 
 from __future__ import annotations
@@ -60,13 +61,15 @@ class Epsilon:
         return round_up(self.pld, 4)
 
 
-def epsilon(events: Iterable[Event], delta: float) -> Epsilon:
-    """ε of all events together.
+def released_epsilon(events: Iterable[Event], delta: float) -> Epsilon:
+    """ε of all events together, for people who see the released models but not who took part.
 
     Parameters
     ----------
-    events : any order; an empty list has spent nothing.
-    delta : in (0, 1).
+    events : iterable of Event
+        In any order; an empty list has spent nothing.
+    delta : float
+        In (0, 1).
     """
     counted = _count(events, delta)
     if not counted:
@@ -74,8 +77,8 @@ def epsilon(events: Iterable[Event], delta: float) -> Epsilon:
     claimed = _pld(counted, delta)
     if math.isinf(claimed):
         raise InvalidInput(
-            f"there is no finite epsilon at delta = {delta:g}: the noise is too small, or in so many rounds the roster "
-            "overflows with a larger chance; raise the noise or delta, or lower the number of rounds"
+            f"there is no finite epsilon at delta = {delta:g}: the noise is too small, or over all these rounds the "
+            "roster overflows with a larger chance; raise the noise or delta, or lower the number of rounds"
         )
     published = all(event.kind == "poisson" and event.adjacency == "zero-out" for event, _ in counted)
     return Epsilon(
@@ -86,7 +89,7 @@ def epsilon(events: Iterable[Event], delta: float) -> Epsilon:
 
 
 def claimed_epsilon(events: Iterable[Event], delta: float) -> float:
-    """The PLD figure alone, infinite where there is none: what targets are measured by."""
+    """The PLD figure alone, infinite where there is none; targets are compared with it."""
     counted = _count(events, delta)
     return _pld(counted, delta) if counted else 0.0
 
@@ -100,14 +103,14 @@ def _count(events: Iterable[Event], delta: float) -> Counted:
         merged[key] = merged.get(key, 0) + event.count
     if len({event.adjacency for event in merged}) > 1:
         raise InvalidInput(
-            "cannot add up rounds accounted for zeroing and for replacing one client: their ε are about different "
-            "neighbours; keep one adjacency for one population"
+            "rounds accounted for zeroing one client and for replacing one client cannot be added up: their ε are "
+            "about different neighbours; keep one adjacency for one population"
         )
     return tuple(sorted(merged.items(), key=str))
 
 
 def _total_rdp(counted: Counted, orders: tuple[float, ...]) -> NDArray[np.float64]:
-    """RDP of all rounds at each order; of Poisson sampling as if no candidate were ever cut."""
+    """RDP of all rounds at each order; for Poisson sampling as if no candidate were ever cut."""
     total = np.zeros(len(orders))
     for event, count in counted:
         total += count * _rdp(event, orders)

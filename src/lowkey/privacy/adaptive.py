@@ -25,9 +25,12 @@ class AdaptiveClip:
 
     Parameters
     ----------
-    count_std : σ_b > 0, least noise of the sum of votes; a twentieth of the expected contributors is usual.
-    rate : η > 0, how fast the norm moves: by a factor of at most e^η per round, but for noise.
-    quantile : γ in (0, 1), share of the contributors that should be inside.
+    count_std : float
+        σ_b > 0, the least noise in the sum of votes; a twentieth of the expected contributors is usual.
+    rate : float
+        η > 0, how fast the norm moves: by a factor of at most e^η per round, apart from noise.
+    quantile : float
+        γ in (0, 1), the fraction of contributors whose norm should be inside.
     """
 
     count_std: float
@@ -40,7 +43,7 @@ class AdaptiveClip:
         checks.fraction("privacy.adaptive.quantile", self.quantile, include_one=False)
 
     def value_multiplier(self, noise_multiplier: float) -> float:
-        """z_Δ = (z⁻² − (2σ_b)⁻²)^(−½): noise of the measurements alone, when z is that of measurements and votes.
+        """z_Δ = (z⁻² − (2σ_b)⁻²)^(−½): multiplier of the measurements alone, if z is that of measurements and votes.
 
         References
         ----------
@@ -54,13 +57,13 @@ class AdaptiveClip:
         return noise_multiplier / math.sqrt(1 - (least / self.count_std) ** 2)
 
     def vote(self, value_sensitivity: float, noise_multiplier: float) -> int:
-        """What half a vote is in grid steps: the largest integer that leaves noise of ``count_std`` or more."""
+        """Half a vote in grid steps: the largest integer that leaves noise of ``count_std`` or more."""
         if noise_multiplier == 0.0:
             return 1
         vote = math.floor(self.value_multiplier(noise_multiplier) * value_sensitivity / (2 * self.count_std))
         if vote < 1:
             raise InvalidInput(
-                f"privacy.adaptive.count_std is {self.count_std}; votes would be lost in rounding: lower it"
+                f"privacy.adaptive.count_std is {self.count_std}; it must be lower, or votes are lost in rounding"
             )
         return vote
 
@@ -69,9 +72,12 @@ class AdaptiveClip:
 
         Parameters
         ----------
-        clip_norm : of the round that has ended.
-        count : noisy sum of its votes of ±½.
-        contributors : *expected* number of votes, a public number.
+        clip_norm : float
+            S of the round that has ended.
+        count : float
+            Noisy sum of its votes of ±½.
+        contributors : float
+            The *expected* number of votes, a public number.
 
         References
         ----------

@@ -1,11 +1,11 @@
-"""What an attacker's guesses prove: lower bounds of ε, to hold against the ε that is claimed.
+"""What an attacker's guesses prove: lower bounds of ε, to compare with the ε that is claimed.
 
-A mechanism can be shown not to keep a promise, never to keep it. Two tests of one promise:
+An audit can show that a mechanism breaks its promise, never that it keeps it. There are two tests:
 
-* *two worlds*: the attacker guesses, many times over, whether one client's contribution is in the sum. An ε whose
-  mechanism would not allow so few errors is refuted.
-* *one run*: many clients each toss a fair coin whether to contribute, and the attacker guesses the coins that it is
-  surest of.
+* *two worlds*: the attacker guesses, many times, whether one client's contribution is in the sum. An ε that does not
+  allow so few errors is refuted.
+* *one run*: many clients each toss a fair coin whether to contribute, and the attacker guesses those coins that it
+  is surest about.
 
 These are statistics of counts alone; :mod:`lowkey.simulation.audit` makes the counts.
 """
@@ -31,11 +31,15 @@ class TwoWorldBound:
 
     Attributes
     ----------
-    present, absent : trials in which it did, and did not.
-    missed, false_alarms : guesses that were wrong in them.
-    significance : chance that the bounds are above the truth, at most.
-    mu, epsilon : no mechanism makes these errors likely that is Gaussian with a smaller shift μ (in standard
-        deviations of its noise), or that is (ε, δ)-private by it.
+    present, absent : int
+        Trials in which the client contributed, and in which it did not.
+    missed, false_alarms : int
+        Wrong guesses in these trials.
+    significance : float
+        Upper bound of the chance that the bounds are above the truth.
+    mu, epsilon : float
+        Lower bounds. These errors are unlikely for a Gaussian mechanism with a smaller shift μ (in standard deviations
+        of its noise), and so for the (ε, δ) that it has.
     """
 
     present: int
@@ -54,11 +58,16 @@ class OneRunBound:
 
     Attributes
     ----------
-    canaries : coins, one for each client that contributes or not.
-    guesses : coins guessed, a number fixed in advance.
-    correct : guesses that were right.
-    significance : chance that the bound is above the truth, at most.
-    epsilon : no (ε, δ)-private mechanism with a smaller ε makes so many right guesses likely.
+    canaries : int
+        Number of coins; each decides whether one client contributes.
+    guesses : int
+        How many coins are guessed; fixed in advance.
+    correct : int
+        Guesses that were right.
+    significance : float
+        Upper bound of the chance that the bound is above the truth.
+    epsilon : float
+        Lower bound. So many right guesses are unlikely for an (ε, δ)-private mechanism with a smaller ε.
     """
 
     canaries: int
@@ -70,7 +79,7 @@ class OneRunBound:
 
 
 def rate_upper_bound(count: int, trials: int, significance: float) -> float:
-    """A rate that is below the true one with at most this probability; Clopper and Pearson (1934)."""
+    """An upper bound of a rate; it is below the true rate with at most this probability; Clopper and Pearson (1934)."""
     checks.at_least("trials", trials, 1)
     if not 0 <= count <= trials:
         raise InvalidInput(f"{count} of {trials} trials is not possible; the count must lie in 0 … {trials}")
@@ -82,8 +91,8 @@ def two_world_bound(
 ) -> TwoWorldBound:
     """What errors in trials of two worlds refute, with the significance divided between the two kinds of error.
 
-    With Gaussian noise of shift μ, whoever has a rate α of false alarms misses at least Φ(Φ⁻¹(1−α) − μ). So rates of at
-    most α and β need a shift of at least Φ⁻¹(1−α) − Φ⁻¹(β).
+    With Gaussian noise of shift μ, an attacker with a rate α of false alarms misses at least Φ(Φ⁻¹(1−α) − μ). So
+    rates of at most α and β need a shift of at least Φ⁻¹(1−α) − Φ⁻¹(β).
 
     References
     ----------
@@ -107,7 +116,7 @@ def two_world_bound(
 
 
 def one_run_p_value(*, canaries: int, guesses: int, correct: int, epsilon: float, delta: float) -> float:
-    """How likely an (ε, δ)-private mechanism makes so many right guesses, at most.
+    """The largest probability with which an (ε, δ)-private mechanism allows this many right guesses.
 
     References
     ----------

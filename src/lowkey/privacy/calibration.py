@@ -1,4 +1,4 @@
-"""Backwards through the accountant: the noise that rounds need, the rounds that noise affords."""
+"""The accountant in reverse: the noise that a number of rounds needs, the rounds that some noise allows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def calibrate_noise(sampling: Sampling, *, epsilon: float, delta: float, rounds:
     while spent(upper) > epsilon:
         upper *= 2.0
         if upper > 2.0**20:
-            raise InvalidInput(f"no noise multiplier up to a million reaches epsilon {epsilon:g}; raise it")
+            raise InvalidInput(f"no noise multiplier up to a million reaches epsilon = {epsilon:g}; raise epsilon")
     lower = upper / 2.0
     while spent(lower) <= epsilon and lower > 0.1:
         lower /= 2.0
@@ -45,7 +45,7 @@ def calibrate_noise(sampling: Sampling, *, epsilon: float, delta: float, rounds:
 
 
 def affordable_rounds(event: Event, *, epsilon: float, delta: float, spent: Iterable[Event] = ()) -> int:
-    """How many more rounds like ``event`` keep the PLD ε, after what was ``spent``, at or below the target."""
+    """How many more rounds like ``event`` keep the PLD ε, together with what was ``spent``, within the target."""
     checks.positive("epsilon", epsilon)
     before = tuple(spent)
 
@@ -59,7 +59,7 @@ def affordable_rounds(event: Event, *, epsilon: float, delta: float, spent: Iter
             return fits
     while beyond - fits > 1:
         below, above = spent_after(fits), spent_after(beyond)
-        share = (epsilon - below) / (above - below) if math.isfinite(above) else 0.5
-        middle = min(max(fits + round(share * (beyond - fits)), fits + 1), beyond - 1)
+        fraction = (epsilon - below) / (above - below) if math.isfinite(above) else 0.5
+        middle = min(max(fits + round(fraction * (beyond - fits)), fits + 1), beyond - 1)
         fits, beyond = (middle, beyond) if spent_after(middle) <= epsilon else (fits, middle)
     return fits

@@ -1,4 +1,4 @@
-"""Files of records that cannot be changed unnoticed: JSON lines, each sealed with a hash over all lines before it.
+"""Files of records that nobody can change unnoticed: JSON lines, each with a hash over all lines before it.
 
 {"previous": hash of the line before (in the first line: name of the format), "record": {…}, "hash": SHA-256 of the line
 so far}
@@ -20,18 +20,20 @@ Key: TypeAlias = tuple[str, int, int]  # run, round, attempt
 
 
 class Chain(Generic[EntryT]):
-    """An append-only file of records about attempts; a subclass says what they mean and which may follow which.
+    """An append-only file of records about attempts; a subclass says what they mean and in which order they may come.
 
     Parameters
     ----------
-    path : the file, made with its first record; None keeps the records in memory.
-    read_only : look without the lock, also while another process writes.
+    path : Path or None
+        The file, made with its first record; None keeps the records in memory.
+    read_only : bool
+        Read without taking the lock, also while another process writes.
 
     Guarantees
     ----------
     A record is on disk when the method that made it returns. A file in which a line was edited, removed, added, moved
-    or half-written is refused. Lines cut off at the end leave a shorter chain that is whole: whoever remembers a
-    ``head`` finds that it is no longer known. Hashes protect from accidents and carelessness, not from an owner who
+    or half-written is refused. Lines cut off at the end leave a shorter chain that is valid; a ``head`` that was
+    remembered elsewhere is then no longer known. Hashes protect from accidents and carelessness, not from an owner who
     writes the whole file anew.
     """
 
@@ -52,7 +54,7 @@ class Chain(Generic[EntryT]):
         except OSError as error:
             self.close()
             raise LedgerError(
-                f"{path} cannot be opened ({error.strerror}); check the path and who may use it"
+                f"{path} cannot be opened ({error.strerror}); check the path and its permissions"
             ) from error
         except BaseException:
             self.close()
@@ -65,7 +67,7 @@ class Chain(Generic[EntryT]):
 
     @property
     def head(self) -> str:
-        """Stands for everything recorded so far."""
+        """Hash that stands for everything recorded so far."""
         return self._heads[-1]
 
     def position(self, head: str) -> int | None:
@@ -73,7 +75,7 @@ class Chain(Generic[EntryT]):
         return self._heads.index(head) if head in self._heads else None
 
     def knows(self, head: str) -> bool:
-        """Whether everything that was recorded at this head is recorded here; False means newer or foreign."""
+        """Whether everything that was recorded at this head is recorded here; False means a newer or another file."""
         return head in self._heads
 
     def close(self) -> None:
@@ -89,12 +91,12 @@ class Chain(Generic[EntryT]):
         self.close()
 
     def _entry(self, record: Mapping[str, Any]) -> tuple[Key, EntryT]:
-        """What is known of an attempt after a record; LedgerError, InvalidInput or TypeError if it cannot come next."""
+        """The entry that a record makes; raises LedgerError, InvalidInput or TypeError if it cannot come next."""
         raise NotImplementedError
 
     def _append(self, record: Mapping[str, Any]) -> None:
         if not self._writable:
-            raise LedgerError(f"{self._path} is closed or was opened for reading alone; open it for writing")
+            raise LedgerError(f"{self._path} is closed or was opened for reading only; open it for writing")
         key, entry = self._entry(record)
         line, head = _seal(self.head, record)
         try:
@@ -115,8 +117,8 @@ class Chain(Generic[EntryT]):
         *lines, torn = path.read_bytes().split(b"\n")
         if torn:
             raise LedgerError(
-                f"{path} ends in a half-written line, the mark of a crash while writing: nothing is released before "
-                "its line is whole, so remove this line and start again"
+                f"{path} ends in a half-written line, which a crash while writing leaves; nothing is released before "
+                "its line is complete, so remove this line and start again"
             )
         for number, line in enumerate(lines, 1):
             try:
@@ -127,8 +129,8 @@ class Chain(Generic[EntryT]):
                 previous, sealed, head = "", "", ""
             if number == 1 and previous != self.FORMAT and len(previous) != hashlib.sha256().digest_size * 2:
                 raise LedgerError(
-                    f"{path} is no file of the format '{self.FORMAT}'; it is another file or was written by another "
-                    "version of Lowkey: check the path, or go on with that version"
+                    f"{path} is not a file of the format '{self.FORMAT}'; it is another file or was written by another "
+                    "version of Lowkey: check the path, or continue with that version"
                 )
             if sealed.encode() != line:
                 raise LedgerError(

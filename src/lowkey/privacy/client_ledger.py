@@ -1,4 +1,4 @@
-"""A client's own record of the rounds it joined: what it can rely on without trusting the server."""
+"""A client's own record of the rounds it joined; it need not trust the server for it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,14 @@ class Participation:
 
     Parameters
     ----------
-    run, round, attempt : which one.
-    noise_multiplier : z of the sum, as agreed.
-    coin : chance, in (0, 1], that the client's data were sent; how the coin fell is not recorded.
-    contributes : False when zeros were sent with the share of noise, whatever the data.
+    run, round, attempt : str, int, int
+        Name of the run, number of the round and of the attempt.
+    noise_multiplier : float
+        z of the sum, as agreed.
+    coin : float
+        Chance, in (0, 1], that the client's data was sent; the outcome of the coin is not recorded.
+    contributes : bool
+        False if the client sent zeros with its share of noise, whatever its data.
     """
 
     run: str
@@ -39,11 +43,12 @@ class Participation:
 
 
 class ClientLedger(Chain[Participation]):
-    """The attempts that one client joined, in all runs; no model, data, coin or noise.
+    """The attempts that one client joined, in all runs. It holds no model, data, coin or noise.
 
     Parameters
     ----------
-    path : JSON lines file, made with the first attempt; None keeps the record in memory (simulation, tests).
+    path : Path or None
+        JSON lines file, made with the first attempt; None keeps the record in memory (simulation, tests).
 
     Guarantees
     ----------
@@ -56,7 +61,7 @@ class ClientLedger(Chain[Participation]):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """An existing ledger to look at, without claiming it."""
+        """Open an existing ledger for reading, without taking its lock."""
         return cls(path, read_only=True)
 
     def participations(self, run: str | None = None) -> tuple[Participation, ...]:
@@ -89,7 +94,7 @@ class ClientLedger(Chain[Participation]):
         key = (joined.run, joined.round, joined.attempt)
         if key in self._entries:
             raise LedgerError(
-                f"round {joined.round}, attempt {joined.attempt} of run '{joined.run}' was joined before; take part "
-                "in new attempts alone"
+                f"round {joined.round}, attempt {joined.attempt} of run '{joined.run}' was joined before; join "
+                "only new attempts"
             )
         return key, joined

@@ -34,20 +34,23 @@ def add_discrete_gaussian(values: NDArray[np.int32], std: float, source: BitSour
 
     Parameters
     ----------
-    values : vector that has room for the noise.
-    std : σ ≥ 0; 0 adds nothing (limiting case).
-    source : secret bits, one word for each draw.
+    values : NDArray[np.int32]
+        Vector that the noise is added to.
+    std : float
+        σ ≥ 0; 0 adds nothing (limiting case).
+    source : BitSource
+        Secret bits; each draw takes one word.
 
     Guarantees
     ----------
     Each draw is within 2⁻¹¹³ of N_Z(0, std²) in total variation for std ≤ 1170 (the table's 28·std thresholds, rounded
-    to 128 bits), and no floating-point number is involved. Running time depends on the draws: not for an attacker who
-    measures the client's nanoseconds.
+    to 128 bits), and no floating-point number is involved. Running time depends on the draws: an attacker who can
+    measure the client's nanoseconds is not covered.
     """
     checks.not_negative("std", std)
     if std == 0.0:
         return
-    from lowkey.privacy.kernels import add_draws  # compiled on first use, so not before it is needed
+    from lowkey.privacy.kernels import add_draws  # compiled on import, so imported only when needed
 
     table = _table(std)
     for first in range(0, values.size, _AT_ONCE):

@@ -52,7 +52,7 @@ class Direction:
 
 @dataclass(frozen=True)
 class Losses:
-    """Privacy losses of a mechanism: there and back, or one direction that is its own opposite."""
+    """Privacy losses of a mechanism: in both directions, or in one direction that is its own opposite."""
 
     directions: tuple[Direction, ...]
 
@@ -89,7 +89,7 @@ def cut_probability(event: Event, group: int = 1) -> float:
 
     Draws and cuts do not depend on what a client would send. Given the number of others drawn, a round in which this
     does not happen is Poisson sampling of the group with at most its own chances, or has nothing of it. So by joint
-    convexity the round is as private as Poisson sampling but for this chance, which may be taken off δ.
+    convexity the round is as private as Poisson sampling except with this chance, which is subtracted from δ.
     """
     if event.kind == "fixed" or event.roster is None or event.population is None:
         return 0.0
@@ -100,13 +100,13 @@ def cut_probability(event: Event, group: int = 1) -> float:
 
 
 def gaussian_losses(mu: float) -> Losses:
-    """Of the Gaussian mechanism."""
+    """Losses of the Gaussian mechanism."""
     most = mu * (mu / 2 + _FAR)
     return Losses((Direction(lambda eps: gaussian_delta(mu, eps), -most, most),))
 
 
 def round_losses(event: Event) -> Losses:
-    """Of one round with a sampling probability below 1; rosters are reckoned with where there is no coin."""
+    """Losses of one round with a sampling probability below 1; rosters are taken into account if there is no coin."""
     mu, q = 1 / event.noise_multiplier, event.sampling_probability
     if event.kind == "fixed":
         # The larger of both directions dominates; Zhu, Dong and Wang (2022), *Optimal accounting of differential
@@ -164,7 +164,7 @@ def _opposed(mu: float, q: float, far: float) -> Direction:
 
 
 def _mixed(rare: Direction, usual: Direction, chance: float) -> Direction:
-    """The usual pair of neighbours, but with some chance the rare one; losses below −1 may be rounded up to it."""
+    """The usual pair of neighbours, but with some chance the rare pair; losses below −1 may be rounded up to −1."""
 
     def profile(eps: Grid) -> Grid:
         return chance * rare.profile(eps) + (1 - chance) * usual.profile(eps)
@@ -173,9 +173,9 @@ def _mixed(rare: Direction, usual: Direction, chance: float) -> Direction:
 
 
 def _overflow(event: Event) -> tuple[float, float]:
-    """Chance that the others alone fill the roster, and of a client to be on it nevertheless.
+    """Chance that the others alone fill the roster, and then chance that a client is on it all the same.
 
-    Then it displaces another, so that the sum moves by up to 2S either way. As in dp-accounting's
+    Such a client displaces another, so that the sum moves by up to 2S either way. As in dp-accounting's
     ``from_truncated_subsampled_gaussian_mechanism``; arXiv:2508.15089.
     """
     assert event.roster is not None

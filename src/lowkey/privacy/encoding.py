@@ -1,11 +1,11 @@
 """From real measurements to integers modulo 2^bits and back, so that clip, noise and sum are exact.
 
 A measurement of norm S becomes integers of norm S_int = √d/2g: the grid is as fine as the number of coordinates d and
-of bits allows, whatever S is, and finer where little noise on few coordinates asks for it. Rounding is random, up with
-the probability of the fraction, so that it adds no bias. It lengthens a vector a little, hence a sensitivity Δ above
-S_int. Each member of a roster then adds a share of discrete
-Gaussian noise: any κ shares together hide Δ, and more of them do no harm. Coordinates are clamped so that their sum
-wraps modulo 2^bits only where noise passes 9.5 standard deviations.
+the number of bits allow, whatever S is, and finer where little noise on few coordinates needs it. Rounding is random:
+up with the probability of the fraction, so that it adds no bias. It lengthens a vector a little, hence a sensitivity Δ
+above S_int. Each member of a roster then adds a share of discrete Gaussian noise: any κ shares together hide Δ, and
+more of them do no harm. Coordinates are clamped so that their sum wraps modulo 2^bits only where noise exceeds 9.5
+standard deviations.
 
 References
 ----------
@@ -39,7 +39,7 @@ _MARGIN = 1.0 - 2.0**-40  # rounding errors of the norm stay below
 
 
 def rounded_norm(norm: float, length: int, rejection: float = 2.0**-40) -> float:
-    """Norm that a vector of this norm and length passes with probability at most ``rejection`` when it is rounded.
+    """Norm that a vector of this norm and length exceeds with probability at most ``rejection`` after rounding.
 
     References
     ----------
@@ -51,16 +51,22 @@ def rounded_norm(norm: float, length: int, rejection: float = 2.0**-40) -> float
 
 @dataclass(frozen=True, kw_only=True)
 class Encoding:
-    """The public numbers of an encoding, and both directions of it.
+    """The public numbers of an encoding, with methods to encode and decode.
 
     Parameters
     ----------
-    length : d, number of measurements.
-    members : M, size of a roster; every member adds a share of noise.
-    honest : κ, shares that are sure to be in a released sum and unknown to everybody, in 1 … M.
-    noise_multiplier : z ≥ 0, noise of κ shares relative to the sensitivity; 0 adds none (limiting case).
-    bits : of each integer on the wire: 16, 20 or 24. More bits make the grid finer.
-    adaptive : adds one coordinate in which contributors vote whether they were inside the clip norm.
+    length : int
+        d, the number of measurements.
+    members : int
+        M, the size of a roster; every member adds a share of noise.
+    honest : int
+        κ in 1 … M, how many shares are certainly in a released sum and known to nobody else.
+    noise_multiplier : float
+        z ≥ 0, the noise of κ shares relative to the sensitivity; 0 adds no noise (limiting case).
+    bits : int
+        Bits of each integer on the wire: 16, 20 or 24. More bits make the grid finer.
+    adaptive : AdaptiveClip or None
+        Adds one coordinate in which contributors vote whether they were inside the clip norm.
 
     Guarantees
     ----------
@@ -111,7 +117,7 @@ class Encoding:
 
     @property
     def vote(self) -> int:
-        """What a contributor adds to the coordinate of votes, or takes away; 0 without one."""
+        """What a contributor adds to the coordinate of votes, or subtracts from it; 0 if there is none."""
         return 0 if self.adaptive is None else self.adaptive.vote(self.value_sensitivity, self.noise_multiplier)
 
     @property
@@ -127,12 +133,12 @@ class Encoding:
         return math.hypot(self.noise_multiplier * self.sensitivity, _SMOOTHING) / math.sqrt(self.honest)
 
     def total_std(self, survivors: int) -> float:
-        """Standard deviation, in grid steps, of the noise in a sum over so many members."""
+        """Standard deviation, in grid steps, of the noise in a sum over this many members."""
         return self.share_std * math.sqrt(survivors)
 
     @property
     def largest(self) -> int:
-        """X_max, what coordinates are clamped to so that the sum of all members does not wrap."""
+        """X_max, the limit that coordinates are clamped to, so that the sum of all members does not wrap."""
         room = (1 << self.bits - 1) - 1 - _TAIL * self.total_std(self.members)
         return math.floor(room / self.members)
 
@@ -146,9 +152,12 @@ class Encoding:
 
         Parameters
         ----------
-        measurement : vector of d numbers; if one of them is not finite, all count as 0.
-        clip_norm : S > 0.
-        source : secret bits.
+        measurement : Measurement
+            Vector of d numbers; if one of them is not finite, all count as 0.
+        clip_norm : float
+            S > 0.
+        source : BitSource
+            Secret bits.
 
         Guarantees
         ----------
@@ -166,7 +175,7 @@ class Encoding:
         return self._rounded(relative, scale, self.vote if peak * norm <= clip_norm else -self.vote, source)
 
     def _rounded(self, values: NDArray[np.float64], scale: float, vote: int, source: BitSource) -> Bounded:
-        from lowkey.privacy.kernels import round_randomly  # compiled on first use, so not before it is needed
+        from lowkey.privacy.kernels import round_randomly  # compiled on import, so imported only when needed
 
         rounded = np.empty(self.wire_length, np.int32)
         rounded[self.length :] = vote
@@ -187,7 +196,7 @@ class Encoding:
         return Noised(noised.view(np.uint32) & np.uint32(2**self.bits - 1))
 
     def decode(self, total: NDArray[np.uint32], clip_norm: float) -> FloatArray:
-        """The sum of measurements that integers modulo 2^bits stand for."""
+        """The sum of measurements that a sum of integers modulo 2^bits stands for."""
         return (self._centred(total)[: self.length] * self.step(clip_norm)).astype(np.float32)
 
     def count(self, total: NDArray[np.uint32]) -> float:

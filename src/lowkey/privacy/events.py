@@ -1,4 +1,4 @@
-"""What a round releases, as plain data: the accountants take it from here, ledgers keep nothing else."""
+"""What rounds release, as plain data: accountants read it, and ledgers store nothing else about the cost."""
 
 from __future__ import annotations
 
@@ -21,17 +21,27 @@ class Event:
 
     Parameters
     ----------
-    kind : "poisson" (independent draws) or "fixed" (cohorts of a fixed size), the sampling that was really done.
-    noise_multiplier : z > 0, noise of the sum relative to the clip norm that is left when only ``honest`` shares count.
-    sampling_probability : q, chance of a client's data to be in the sum, in (0, 1].
-    coin : chance of a candidate to contribute, by a coin only itself sees; candidates are drawn with q / coin.
-    population : N, number of clients; needed for "fixed" and with a roster.
-    roster : M, members of a round; more candidates than this are cut down to M. None cuts nothing.
-    honest : κ, how many honest shares of noise the multiplier rests on; recorded, no part of the arithmetic.
-    count : how many rounds.
-    unit : what is protected: one "client" with all its data.
-    adjacency : "zero-out" (the client's contribution becomes zeros; sensitivity S) or "replace-one" (it becomes any
-        other; sensitivity 2S). Cohorts of a fixed size know only the second: there a drawn client displaces another.
+    kind : EventKind
+        The sampling that was really done: "poisson" (independent draws) or "fixed" (cohorts of a fixed size).
+    noise_multiplier : float
+        z > 0, the noise of the sum relative to the clip norm when only ``honest`` shares count.
+    sampling_probability : float
+        q in (0, 1], the chance that a client's data is in the sum.
+    coin : float
+        Chance that a candidate contributes, by a coin that only the candidate sees; candidates are drawn with q / coin.
+    population : int or None
+        N, the number of clients; needed for "fixed" and with a roster.
+    roster : int or None
+        M, members of a round; more candidates than this are cut down to M. None cuts nothing.
+    honest : int or None
+        κ, how many honest shares of noise the multiplier rests on; recorded only, ε does not depend on it.
+    count : int
+        How many rounds.
+    unit : Unit
+        What is protected: one "client" with all its data.
+    adjacency : Adjacency
+        "zero-out" (the client's contribution becomes zeros; sensitivity S) or "replace-one" (it becomes any other;
+        sensitivity 2S). Cohorts of a fixed size have only the second: there a drawn client displaces another.
     """
 
     kind: EventKind = "poisson"
@@ -62,11 +72,11 @@ class Event:
         self._check_members()
         if self.sampling_probability > self.coin * (1 + 1e-12):
             raise InvalidInput(
-                f"sampling probability is {self.sampling_probability}; it must be at most that of the coin, {self.coin}"
+                f"sampling probability is {self.sampling_probability}; it must be at most the coin, {self.coin}"
             )
         if self.kind == "fixed" and (self.population is None or self.adjacency != "replace-one" or self.coin != 1.0):
             raise InvalidInput(
-                "cohorts of a fixed size are accounted for with the number of clients, adjacency 'replace-one', no coin"
+                "a fixed-size event must have the number of clients, adjacency 'replace-one' and no coin"
             )
 
     def _check_members(self) -> None:
@@ -75,11 +85,11 @@ class Event:
         if self.roster is not None and (self.population is None or not 1 <= self.roster <= self.population):
             raise InvalidInput(f"roster is {self.roster}; it must lie between 1 and the number of clients")
         if self.honest is not None and not 1 <= self.honest <= (self.roster or math.inf):
-            raise InvalidInput(f"honest shares are {self.honest}; they must lie between 1 and the size of the roster")
+            raise InvalidInput(f"honest is {self.honest}; it must lie between 1 and the size of the roster")
 
     @property
     def mode(self) -> str:
-        """The way of sampling, by the name it has in configurations."""
+        """The sampling, by its name in configurations."""
         if self.kind == "fixed":
             return "fixed"
         if self.coin < 1.0:
@@ -88,7 +98,7 @@ class Event:
 
     @property
     def candidate_probability(self) -> float:
-        """ρ = q / coin, chance of a client to be asked for its data."""
+        """ρ = q / coin, the chance that a client is asked for its data."""
         return min(1.0, self.sampling_probability / self.coin)
 
     @property

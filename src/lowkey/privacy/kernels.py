@@ -12,7 +12,7 @@ from numba import njit
 def add_draws(values, words, start, high, guide, shift):
     """Add to ``values[i]`` the number of thresholds below ``words[i]``, from ``start`` on.
 
-    ``guide`` says between which thresholds a word with these leading bits falls: most often no search is left.
+    ``guide`` says between which thresholds a word with these leading bits falls: mostly nothing is left to search.
     Stops and returns i where the leading word of a threshold equals ``words[i]``, else returns the length.
     """
     for i in range(start, words.size):

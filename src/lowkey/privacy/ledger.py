@@ -1,4 +1,4 @@
-"""The record of privacy that a population of clients has spent, on disk before anything can become known."""
+"""The record of the privacy that a population of clients has spent; on disk before any sum can become known."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ State: TypeAlias = Literal["INTENT", "RELEASED", "ABORTED"]
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One attempt at a round, what it costs, and how it ended; one that is still an intent counts as released."""
+    """One attempt at a round, its cost, and how it ended; an attempt that is still an intent counts as released."""
 
     run: str
     round: int
@@ -34,12 +34,14 @@ class Ledger(Chain[Entry]):
     """Every attempt at a private round over one population of clients, by any number of runs, whose costs add up.
 
     An attempt is intended before its sum can become known, then either released, or aborted when the sum has not become
-    known and no longer can. Neither clients, cohorts and roles nor times are recorded.
+    known and no longer can. No clients, cohorts, roles or times are recorded.
 
     Parameters
     ----------
-    path : JSON lines file, made with the first attempt; None keeps the record in memory (library use, tests).
-    run : names the run that writes, the same when it is resumed; no other process can write meanwhile.
+    path : Path or None
+        JSON lines file, made with the first attempt; None keeps the record in memory (library use, tests).
+    run : str
+        Name of the run that writes; it stays the same when the run is resumed. No other process can write meanwhile.
 
     Guarantees
     ----------
@@ -56,7 +58,7 @@ class Ledger(Chain[Entry]):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """An existing ledger to look at, without claiming it."""
+        """Open an existing ledger for reading, without taking its lock."""
         return cls(path, run="", read_only=True)
 
     @property
@@ -95,7 +97,7 @@ class Ledger(Chain[Entry]):
                 key = (run, number, attempt)
                 name = f"round {number}, attempt {attempt} of run '{run}'"
             case _:
-                raise LedgerError("fields are missing or of another type")
+                raise LedgerError("fields are missing or have another type")
         known = self._entries.get(key)
         match state, more:
             case "INTENT", {"event": dict(fields), **rest} if not rest:

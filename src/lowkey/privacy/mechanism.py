@@ -1,6 +1,6 @@
-"""The privacy of a scheme as one part: sampler, clip, noise and accounting event cannot disagree.
+"""The privacy of a scheme in one place, so that sampler, clip, noise and accounting event cannot disagree.
 
-:class:`Privacy` is what client and server ask of it, the same whether it protects anything or not.
+:class:`Privacy` is the protocol that client and server use, whether or not anything is protected.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _VOTES = 20  # expected contributors over the noise of their votes, where the cl
 
 
 class Mean(NamedTuple):
-    """What a sum of vectors says: the mean, the noise in each of its numbers, and S of the next round."""
+    """What the server reads from a sum: the mean, the noise in each of its numbers, and S of the next round."""
 
     value: FloatArray
     noise: float
@@ -68,7 +68,7 @@ class Privacy(Protocol):
 
     @property
     def epsilon(self) -> float | None:
-        """Target ε of a run, for people who see the released models; None for none."""
+        """Target ε of a run, for people who see the released models; None for no target."""
         ...
 
     @property
@@ -81,12 +81,12 @@ class Privacy(Protocol):
 
     @property
     def min_survivors(self) -> int:
-        """Answers without which a round fails."""
+        """How many survivors a round needs; with fewer it fails."""
         ...
 
     @property
     def bits(self) -> int | None:
-        """Of a number on the wire; None for float32."""
+        """Bits of a number on the wire; None for float32."""
         ...
 
     def wire(self, num_measurements: int) -> WireFormat:
@@ -96,13 +96,13 @@ class Privacy(Protocol):
     def protect(
         self, measurement: Measurement | None, *, length: int, clip_norm: float | None, source: BitSource
     ) -> Open | Noised:
-        """What leaves a client: of its measurement, or of nothing where it has none."""
+        """What a client sends for its measurement, or for no measurement."""
         ...
 
     def read_sum(
         self, total: FloatArray | Words, *, length: int, clip_norm: float | None, survivors: int, weight: float
     ) -> Mean:
-        """The mean that a sum of so many vectors stands for; it is divided here, once, by a public number."""
+        """The mean that a sum of ``survivors`` vectors stands for; it is divided here, once, by a public number."""
         ...
 
     def event(self) -> Event | None:
@@ -123,7 +123,7 @@ class NoPrivacy:
     sampling : Sampling
         Draws the cohorts.
     min_survivors : int
-        Answers without which a round fails.
+        How many answers a round needs; with fewer it fails.
     """
 
     sampling: Sampling
@@ -151,7 +151,7 @@ class NoPrivacy:
         self, measurement: Measurement | None, *, length: int, clip_norm: float | None, source: BitSource
     ) -> Open:
         if measurement is None:
-            raise CannotContribute("it has nothing to send, and vectors that are sent openly cannot hide that")
+            raise CannotContribute("it has nothing to send, and a scheme without privacy cannot hide that")
         checks.vector_of("the measurement", measurement.value, length)
         checks.finite_norm("update", measurement.value)
         return Open(measurement.value)
@@ -171,7 +171,7 @@ class NoPrivacy:
 
 @dataclass(frozen=True, kw_only=True)
 class ClientMechanism:
-    """Settings of client-level privacy, at work for a population of clients.
+    """Client-level privacy for a population of clients, as its settings say.
 
     Parameters
     ----------
@@ -199,7 +199,7 @@ class ClientMechanism:
         require_small_delta(self.settings.delta, self.sampling.population)
         _ = self.shares  # refuses settings that leave no honest share of noise
         if self.settings.clip == "adaptive" and self.adaptive is not None and self.noise_multiplier > 0:
-            self.adaptive.value_multiplier(self.noise_multiplier)  # refuses noise that would drown the votes
+            self.adaptive.value_multiplier(self.noise_multiplier)  # refuses noise that would hide the votes
 
     @property
     def aggregation(self) -> str:
@@ -232,7 +232,7 @@ class ClientMechanism:
 
     @cached_property
     def shares(self) -> NoiseShares:
-        """How many members must survive, and how many of them are sure to be honest."""
+        """How many members must survive, and how many of them are certainly honest."""
         settings = self.settings
         return noise_shares(self.sampling.roster_size, dropouts=settings.dropouts, colluders=settings.colluders)
 
@@ -242,7 +242,7 @@ class ClientMechanism:
 
     @cached_property
     def adaptive(self) -> AdaptiveClip | None:
-        """How S follows the typical norm; None keeps it."""
+        """How S follows the typical norm; None if S stays fixed."""
         expected = self.sampling.expected_size
         return AdaptiveClip(count_std=expected / _VOTES) if self.settings.clip == "adaptive" else None
 
@@ -273,7 +273,7 @@ class ClientMechanism:
     def read_sum(
         self, total: FloatArray | Words, *, length: int, clip_norm: float | None, survivors: int, weight: float
     ) -> Mean:
-        """Divided by the public number of expected contributors; a sum that honest members cannot make is refused."""
+        """The sum over the public number of expected contributors; a sum that honest members cannot make is refused."""
         if clip_norm is None:
             raise InvalidInput("a private sum cannot be read without the clip norm of its round")
         encoding, words, expected = self.encoding(length), cast(Words, total), self.sampling.expected_size
@@ -282,8 +282,8 @@ class ClientMechanism:
         noise = encoding.total_std(survivors)
         if norm > survivors * encoding.sensitivity + _IMPLAUSIBLE * noise * math.sqrt(encoding.length):
             raise RoundFailed(
-                "the sum is larger than honest members can make it, so it was not used; what it cost stays in the "
-                "ledger. A client is broken or hostile"
+                "the sum is larger than honest members can make it, so it was not used, and its cost stays in the "
+                "ledger; look for a broken or hostile client"
             )
         decoded /= np.float32(expected)
         following = clip_norm if self.adaptive is None else self.adaptive.update(

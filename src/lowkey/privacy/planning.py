@@ -1,4 +1,4 @@
-"""Before the first round: is the goal within reach, with which settings, at what price?"""
+"""Before the first round: can a target be reached, with which settings, and at what cost?"""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from lowkey import checks
-from lowkey.privacy.accounting import Epsilon
-from lowkey.privacy.accounting import epsilon as released_epsilon
+from lowkey.privacy.accounting import Epsilon, released_epsilon
 from lowkey.privacy.calibration import calibrate_noise
 from lowkey.privacy.events import Event, require_small_delta
 from lowkey.privacy.sampling import make_sampling
@@ -32,16 +31,24 @@ class Plan:
 
     Attributes
     ----------
-    event : all rounds of the run as the accountant sees them: sampling, noise, roster M, honest shares κ, rounds.
-    delta, released, server, participations : the guarantee for people who see the models, and for the server when it
-        asks a client in so many rounds as only one client in a thousand is asked.
-    shares : survivors t and honest shares κ of a round.
-    parameters, ratio, measurements : of the model and its compression.
-    signal_to_noise : of one number in the sum; see :func:`signal_to_noise`.
-    bytes_up_per_client, bytes_up : upload of one member in one round, and of all in the run; masked vector plus an
-        estimate of what secure aggregation adds.
-    bytes_down_per_client, bytes_down : download, by the same estimate; noise-only members need no model.
-    paper_megabits : upload of one enrolled client in the run, as the paper's tables count it.
+    event : Event
+        All rounds of the run as the accountant sees them: sampling, noise, roster M, honest shares κ, rounds.
+    delta, released, server, participations : float, Epsilon, float, int
+        ε for people who see the models, and ε for the server about a client that is asked in ``participations`` rounds,
+        more than which only one client in a thousand is asked.
+    shares : NoiseShares
+        Least survivors t and honest shares κ of a round.
+    parameters, ratio, measurements : int, float, int
+        Size of the model, the compression ratio, and the numbers that a client sends.
+    signal_to_noise : float
+        Signal to noise of one number in the sum; see :func:`signal_to_noise`.
+    bytes_up_per_client, bytes_up : int
+        Upload of one member in one round, and of all in the run; masked vector plus an estimate of what secure
+        aggregation adds.
+    bytes_down_per_client, bytes_down : int
+        Download, by the same estimate; noise-only members need no model.
+    paper_megabits : float
+        Upload of one enrolled client in the run, as the paper's tables count it.
     """
 
     event: Event
@@ -90,19 +97,25 @@ def plan(
 ) -> Plan:
     """Settings for a target ε, for people who see the released models.
 
-    What is not given is chosen thus. Up to 500 clients, everybody contributes to every round, 100 rounds long: sampling
-    few clients gains little. Beyond, and where ``mode`` samples, a round has 100 contributors (at most half of all)
-    and there are 200 rounds, as in the paper. Noise is the least that reaches ε. The ratio is the largest of 1, 0.5,
+    What is not given is chosen as follows. With up to 500 clients, everybody contributes to each of 100 rounds:
+    sampling few clients gains little. With more, and where ``mode`` samples, a round has 100 contributors (at most half
+    of all) and there are 200 rounds, as in the paper. Noise is the least that reaches ε. The ratio is the largest of 1,
+    0.5,
     0.2, 0.1, 0.05, 0.02, 0.01 that leaves a signal-to-noise ratio of 0.1: less compression loses less of the update,
-    and more of it is only needed against noise. If none does, it is 0.01 and the plan says that it is doubtful.
+    and more compression is only needed against noise. If no ratio does, it is 0.01 and the plan is called doubtful.
 
     Parameters
     ----------
-    clients, epsilon, delta : N and the target.
-    parameters : n, numbers in the model.
-    ratio, rounds, cohort, mode : as in a configuration; None chooses.
-    dropouts, colluders : shares of a roster, see :func:`noise_shares`.
-    bits : of one number on the wire.
+    clients, epsilon, delta : int, float, float
+        N, and the target (ε, δ).
+    parameters : int
+        n, the number of parameters of the model.
+    ratio, rounds, cohort, mode : float or None, int or None, int or None, str or None
+        As in a configuration; what is None is chosen.
+    dropouts, colluders : float
+        Fractions of a roster, see :func:`noise_shares`.
+    bits : int
+        Bits of one number on the wire.
     """
     require_small_delta(delta, clients, allow_large=allow_large_delta)
     checks.at_least("parameters", parameters, 1)

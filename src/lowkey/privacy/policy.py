@@ -1,4 +1,4 @@
-"""What a client insists on, whatever the server says: the agreed terms of a round, and the client's bounds on them."""
+"""What a client insists on, whatever the server says: the terms of a round, and the client's own bounds on them."""
 
 from __future__ import annotations
 
@@ -20,24 +20,38 @@ RecordT = TypeVar("RecordT")
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """The numbers that all members of a round agree on; each signs their digest with its keys.
+    """What all members of a round agree on; each member signs the digest of it with its keys.
 
     Parameters
     ----------
-    noise_multiplier : z of the sum, provided by any ``honest`` shares of noise.
-    clip_rule : how contributions are bounded, in words or as a number.
-    bits : of an integer on the wire, b.
-    length : of the vector, m.
-    members : size of the roster, M.
-    min_survivors : members without whose masked vectors nothing is unmasked, t.
-    honest : members whose shares of noise suffice, κ; the other min_survivors − κ may collude.
-    neighbours, shares_needed : of a sparse graph of masks and of its secrets.
-    delta : δ of the guarantee.
-    scheme : its name.
-    sampling : how members and contributors are chosen.
-    coin : chance of a member to contribute data, flipped in secret by itself.
-    codec, public_seed : how updates are compressed.
-    model_size : parameters of the model, n.
+    noise_multiplier : float
+        z of the sum, which any ``honest`` shares of noise provide.
+    clip_rule : str
+        How contributions are bounded, in words or as a number.
+    bits : int
+        b, bits of an integer on the wire.
+    length : int
+        m, numbers in the vector.
+    members : int
+        M, size of the roster.
+    min_survivors : int
+        t, how many masked vectors a sum needs; with fewer nothing is unmasked.
+    honest : int
+        κ, members whose shares of noise suffice; the other t − κ survivors may collude.
+    neighbours, shares_needed : int
+        How many members each member masks with, and how many of their shares recover its secret.
+    delta : float
+        δ of the guarantee.
+    scheme : str
+        Name of the scheme.
+    sampling : str
+        How members and contributors are chosen.
+    coin : float
+        Chance that a member contributes data, by a coin that it flips in secret.
+    codec, public_seed : str, int
+        How updates are compressed, and the seed of public choices.
+    model_size : int
+        n, the number of parameters of the model.
     """
 
     noise_multiplier: float
@@ -65,8 +79,8 @@ class Terms:
             checks.at_least(name, getattr(self, name), 1)
         if not self.honest <= self.min_survivors <= self.members:
             raise InvalidInput(
-                f"honest, min_survivors and members are {self.honest}, {self.min_survivors} and {self.members}; "
-                "none may exceed the next"
+                f"honest, min_survivors and members are {self.honest}, {self.min_survivors} and {self.members}; none "
+                "may exceed the next"
             )
         for name in ("noise_multiplier", "delta", "coin"):
             object.__setattr__(self, name, float(getattr(self, name)))  # 1 and 1.0 have one digest
@@ -96,17 +110,24 @@ class Policy:
 
     Parameters
     ----------
-    min_noise_multiplier : least z.
-    min_roster : least number of members, M, to hide among.
-    min_honest : least number of honest members, κ, to hide among.
-    min_tolerated_colluders : how many members, at least, may tell the server their noise without reducing it below z.
-    max_participations : most attempts, over all runs, that this client's data may enter.
-    max_epsilon : most ε, over all runs, towards a server that knows the rosters.
-    delta : δ of that ε, and the largest that terms may claim.
+    min_noise_multiplier : float
+        Smallest z.
+    min_roster : int
+        Smallest number of members, M, to hide among.
+    min_honest : int
+        Smallest number of honest members, κ, to hide among.
+    min_tolerated_colluders : int
+        How many members, at least, may tell the server their noise without reducing it below z.
+    max_participations : int
+        Largest number of attempts, over all runs, that this client's data may enter.
+    max_epsilon : float
+        Largest ε, over all runs, for a server that knows the rosters.
+    delta : float
+        δ of that ε, and the largest that terms may claim.
 
     Guarantees
     ----------
-    Rest on the client alone: on this record and its own ledger, not on anything that the server counts.
+    They rest on the client alone: on this record and its own ledger, not on anything that the server counts.
     """
 
     min_noise_multiplier: float
@@ -137,15 +158,15 @@ class Policy:
             raise ConfigError(f"{path}: {error}") from error
 
     def check(self, terms: Terms) -> None:
-        """Refuse terms that break a bound; to be called before anything is sent."""
-        from lowkey.privacy.views import server_epsilon  # when asked for: it takes a second to import
+        """Refuse terms that break a bound; call it before anything is sent."""
+        from lowkey.privacy.views import server_epsilon  # imported only when needed: it takes a second
 
         for name, offered, bound, least in (
             ("noise_multiplier", terms.noise_multiplier, "min_noise_multiplier", self.min_noise_multiplier),
             ("members", terms.members, "min_roster", self.min_roster),
             ("honest", terms.honest, "min_honest", self.min_honest),
             ("tolerated colluders", terms.colluders, "min_tolerated_colluders", self.min_tolerated_colluders),
-            # with fewer, a server could tell two groups of members of different survivors
+            # with fewer, a server could give two groups of members different lists of survivors
             ("min_survivors", terms.min_survivors, "more than two thirds of the members", 2 * terms.members // 3 + 1),
         ):
             if offered < least:
@@ -176,7 +197,7 @@ class Policy:
 
 
 def _record(kind: type[RecordT], table: Mapping[str, Any]) -> RecordT:
-    """A dataclass of plain fields from a table of exactly these."""
+    """A dataclass of plain fields from a table with exactly these fields."""
     types = get_type_hints(kind)
     for key, value in table.items():
         if key not in types:

@@ -21,12 +21,12 @@ from lowkey.registry import Registry
 from lowkey.rng import BitSource, coin_flips, subset
 from lowkey.types import ClientId
 
-_ROSTER_DEVIATIONS = 6.0  # drawn cohorts pass the roster in about one of 10⁸ rounds
+_ROSTER_DEVIATIONS = 6.0  # a drawn cohort exceeds the roster in about one of 10⁸ rounds
 
 
 @dataclass(frozen=True)
 class Cohort:
-    """Members of a round: those asked for their data, and those who only add their share of noise."""
+    """Members of a round: those that are asked for their data, and those that only add their share of noise."""
 
     contributors: tuple[ClientId, ...]
     noise_only: tuple[ClientId, ...] = ()
@@ -52,17 +52,17 @@ class Sampling(Protocol):
 
     @property
     def probability(self) -> float:
-        """ρ, chance of one client to be asked for its data."""
+        """ρ, the chance that a client is asked for its data."""
         ...
 
     @property
     def coin(self) -> float:
-        """p, chance of a client that was asked to contribute; below 1 it flips :func:`flip_coin` in secret."""
+        """p, the chance that a client contributes when asked; below 1 it calls :func:`flip_coin` in secret."""
         ...
 
     @property
     def roster_size(self) -> int:
-        """M, members of every round; public."""
+        """M, the number of members of every round; public."""
         ...
 
     @property
@@ -83,16 +83,19 @@ class PoissonSampling:
 
     Parameters
     ----------
-    population : N, enrolled clients.
-    probability : ρ in (0, 1], chance of a client to be drawn as a candidate; 1 draws everybody.
-    coin : p in (0, 1], chance of a candidate to contribute. Below 1 each candidate flips it by itself.
+    population : int
+        N, the number of enrolled clients.
+    probability : float
+        ρ in (0, 1], the chance that a client is drawn as a candidate; 1 draws everybody.
+    coin : float
+        p in (0, 1], the chance that a candidate contributes. Below 1 each candidate flips its own coin.
 
     Guarantees
     ----------
     Every round has ``roster_size`` members whatever was drawn: others fill it up with noise on zeros, and of too many
     candidates a uniform subset stays. A client's data is in the sum with chance q = ρ·coin, less where candidates
-    were cut; ``event`` says so to the accountant. Who knows the roles (the server that draws) has no benefit from ρ,
-    but nobody except the client knows its coin.
+    were cut; ``event`` says so to the accountant. ρ hides nothing from those who know the roles (the server that
+    draws), but nobody except the client knows its coin.
     """
 
     population: int
@@ -145,7 +148,7 @@ class PoissonSampling:
 class FixedSizeSampling:
     """A uniformly random set of exactly ``size`` clients, as in the paper's algorithm.
 
-    The paper's ε is not true of it: a drawn client displaces another, so it is accounted for replacing one client.
+    The paper's ε does not hold for it: a drawn client displaces another, so the accounting is for replacing one client.
     """
 
     population: int
@@ -219,7 +222,7 @@ def _fixed(population: int, cohort: int) -> Sampling:
 
 @dataclass(frozen=True)
 class SamplingMode:
-    """A way to draw rosters: how to make it, given the number of clients and the cohort, and what to say of it."""
+    """A way to draw rosters: a function of the number of clients and the cohort that makes it, and words about it."""
 
     make: Callable[..., Sampling]
     words: str
@@ -246,14 +249,14 @@ def make_sampling(mode: str | None, *, population: int, cohort: int, roster: int
     ----------
     mode : str or None
         "all" (everybody contributes to every round), "poisson_padded" (independent draws by the server),
-        "secret_poisson" (coins of the clients), "fixed" (as in the paper's algorithm). None: "all" when the cohort is
-        everybody, else "poisson_padded".
+        "secret_poisson" (coins of the clients), "fixed" (as in the paper's algorithm). None means "all" when the cohort
+        is everybody, otherwise "poisson_padded".
     population : int
         N, enrolled clients.
     cohort : int
-        Expected number of clients whose data is in a round, q·N.
+        q·N, the expected number of clients whose data enters a round.
     roster : int or None
-        With "secret_poisson", expected number of clients asked in a round; everybody when left out. Each of them
+        With "secret_poisson", the expected number of clients asked in a round; None asks everybody. Each of them
         contributes with chance cohort / roster.
     """
     checks.at_least("federation.clients", population, 1)
@@ -263,7 +266,9 @@ def make_sampling(mode: str | None, *, population: int, cohort: int, roster: int
     if roster is None:
         return kind.make(population, cohort)
     if not kind.takes_roster:
-        raise InvalidInput(f"a roster of {roster} needs privacy.sampling = 'secret_poisson'; it is {name!r}")
+        raise InvalidInput(
+            f"privacy.roster is {roster}, which needs privacy.sampling = 'secret_poisson'; it is {name!r}"
+        )
     checks.at_least("privacy.roster", roster, 1)
     return kind.make(population, cohort, roster)
 
@@ -273,8 +278,8 @@ def flip_coin(source: BitSource, coin: float) -> bool:
 
     Guarantees
     ----------
-    To be called at the client, with secret bits of its own. The answer must not leave it: whoever knows the coins has
-    no benefit from them, and a client whose coin fell on tails does everything else as if it had not.
+    Call it at the client, with secret bits of its own. The answer must not leave the client: the coins hide nothing
+    from anyone who knows them. A client whose coin fell on tails does everything else as if it had not.
     """
     checks.fraction("coin", coin)
     return bool(coin_flips(source, 1, coin).size)

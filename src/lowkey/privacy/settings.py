@@ -1,4 +1,4 @@
-"""What is promised to clients, as settings: the ``[privacy]`` table of a configuration, and the library's argument."""
+"""What is promised to clients, as settings: the ``[privacy]`` table of a configuration, and an argument in Python."""
 
 from __future__ import annotations
 
@@ -23,28 +23,29 @@ class ClientPrivacy:
     clip : {"fixed", "adaptive"}
         With "adaptive", ``clip_norm`` is a first guess, and follows the median norm of updates, privately.
     noise_multiplier : float or "auto"
-        z, noise of the sum relative to S. "auto": the least that keeps ``epsilon`` over ``rounds``.
+        z, noise of the sum relative to S. "auto" is the least noise that keeps ``epsilon`` over ``rounds``.
     epsilon : float or None
-        Target ε for people who see the released models; a run stops before a round that would pass it.
+        Target ε for people who see the released models; a run stops before a round that would exceed it.
     delta : float
         δ of the guarantee, below one over the number of clients.
     rounds : int or None
-        How many rounds the noise is calibrated for. None: as many as are played.
+        How many rounds the noise is calibrated for. None means as many as are run.
     sampling : str or None
-        How the clients of a round are drawn, by its name in ``SAMPLINGS``. None: "all" when the cohort is everybody,
-        else "poisson_padded".
+        How the clients of a round are drawn, by its name in ``SAMPLINGS``. None means "all" when the cohort is
+        everybody, otherwise "poisson_padded".
     roster : int or None
-        Of "secret_poisson": how many clients are expected to be asked in a round. None: everybody.
+        With "secret_poisson", how many clients are expected to be asked in a round. None asks everybody.
     dropouts, colluders : float
         Fractions of a roster that may drop out of a round, and that may tell the server their noise. Noise is scaled
         up for both.
     bits : {16, 20, 24} or None
-        Of each number on the wire. None: 20, or 24 where nothing is compressed.
+        Bits of each number on the wire. None means 20, or 24 where nothing is compressed.
     max_contributions : int, "auto" or "unlimited"
-        In how many rounds one client's data may be used; afterwards it adds noise only. "auto": what 99.9 % of the
-        clients stay below.
+        In how many rounds one client's data may be used; afterwards it adds noise only. "auto" is a number that
+        99.9 % of the clients do not exceed.
     aggregation : {"plain", "masked"}
-        "masked" runs the whole secure aggregation; "plain" adds the same integers openly, which only a simulation may.
+        "masked" runs the whole secure aggregation; "plain" adds the same integers openly, which is only for
+        simulations.
     """
 
     clip_norm: float
@@ -94,9 +95,9 @@ class ClientPrivacy:
         clients, cohort : int
             N, and how many are expected to contribute to a round.
         rounds : int or None
-            How many will be played, where that is known.
+            How many rounds will be run, where that is known.
         ratio : float
-            Of the codec.
+            Compression ratio of the codec.
         """
         limit, noise = self.max_contributions, self.noise_multiplier
         bits = self.bits or (20 if ratio < 1 else 24)

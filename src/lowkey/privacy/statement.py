@@ -1,4 +1,4 @@
-"""The guarantee in words: both views of it, what it rests on, what it leaves out."""
+"""The guarantee in words: ε for the public and for the server, what they rest on, what they leave out."""
 
 from __future__ import annotations
 
@@ -32,22 +32,27 @@ def guarantee_lines(
     delta: float,
     shares: NoiseShares | None = None,
 ) -> list[str]:
-    """What may be said to clients, a sentence a line.
+    """What may be told to clients, one sentence per line.
 
     Parameters
     ----------
-    event : the rounds.
-    released : ε for people who see the models.
-    server : ε for the server, at ``participations``.
-    delta : of both.
-    shares : survivors and honest members that the noise rests on, where known.
+    event : Event
+        The rounds of the run.
+    released : Epsilon
+        ε for people who see the models.
+    server : float
+        ε for the server, at ``participations``.
+    delta : float
+        δ of both.
+    shares : NoiseShares or None
+        Least survivors and honest members that the noise rests on, where known.
     """
     others = [("RDP", released.rdp), ("as the paper counts", released.paper)]
     known = ", ".join(f"{round_up(value, 4):.4f} {name}" for name, value in others if value is not None)
     lines = [
         f"ε = {released.claimed:.4f} for people who see released models but not who took part"
         + (f" (PLD; {known})" if known else " (PLD)"),
-        f"ε = {round_up(server, 4):.4f} for the server and members of rosters, of a client asked for its data in "
+        f"ε = {round_up(server, 4):.4f} for the server and members of rosters, about a client asked for its data in "
         f"{participations} rounds (zero-out)",
         f"Unit: one client with all its data. δ = {delta:g}. Neighbours: {_NEIGHBOURS[event.adjacency]}.",
         f"Sampling: {event.mode} ({SAMPLINGS[event.mode].words}).",

@@ -1,4 +1,4 @@
-"""ε for others than the public: the server that knows who took part, groups of clients, a search over runs."""
+"""ε in other views: for the server, which knows who took part; for groups of clients; for a search over runs."""
 
 from __future__ import annotations
 
@@ -22,19 +22,23 @@ _GROUP_INTERVAL = 1e-3  # times the size; pessimistic at any width, and mixtures
 
 
 def server_epsilon(noise_multiplier: float, participations: int, delta: float, *, coin: float = 1.0) -> float:
-    """ε of one client against those who know in which rounds it was asked: the server, and members of its rosters.
+    """ε of one client for those who know in which rounds it was asked: the server, and members of its rosters.
 
     Parameters
     ----------
-    noise_multiplier : z > 0.
-    participations : in how many rounds it was asked for its data; 0 spends nothing.
-    delta : in (0, 1).
-    coin : chance to contribute when asked, by a coin nobody else sees.
+    noise_multiplier : float
+        z > 0.
+    participations : int
+        In how many rounds the client was asked for its data; 0 spends nothing.
+    delta : float
+        In (0, 1).
+    coin : float
+        Chance that the client contributes when asked, by a coin that nobody else sees.
 
     Guarantees
     ----------
-    Neighbours: the client's contributions present or zero. Being drawn at random hides nothing from who has drawn, so
-    without a coin each participation is a Gaussian mechanism in full (exact composition, μ = √k/z); with one it is
+    Neighbours: the client's contributions present or zero. Drawing at random hides nothing from the server that draws,
+    so without a coin each participation is a full Gaussian mechanism (exact composition, μ = √k/z); with one it is
     Poisson sampling with the coin's chance. It needs secure aggregation: a server that sees single vectors sees more.
     """
     checks.positive("noise multiplier", noise_multiplier)
@@ -50,7 +54,7 @@ def server_epsilon(noise_multiplier: float, participations: int, delta: float, *
 
 
 def server_view(events: Iterable[Event], delta: float) -> float:
-    """ε of one client that was asked in all these rounds, against those who know it: see :func:`server_epsilon`."""
+    """ε of one client that was asked in all these rounds, for those who know it: see :func:`server_epsilon`."""
     asked = [*events]
     checks.fraction("delta", delta, include_one=False)
     if not asked:
@@ -65,13 +69,16 @@ def server_view(events: Iterable[Event], delta: float) -> float:
 
 
 def likely_participations(rounds: int, probability: float, *, quantile: float = 0.999) -> int:
-    """So many rounds or fewer ask a client for its data with chance ``quantile``; a sensible cap for clients to set.
+    """With chance ``quantile``, a client is asked in this many rounds or fewer; a sensible limit for clients to set.
 
     Parameters
     ----------
-    rounds : of the whole run.
-    probability : chance to be asked in a round, ``Sampling.probability``.
-    quantile : in (0, 1).
+    rounds : int
+        Rounds of the whole run.
+    probability : float
+        Chance that a client is asked in a round, ``Sampling.probability``.
+    quantile : float
+        In (0, 1).
     """
     checks.at_least("rounds", rounds, 0)
     checks.fraction("sampling probability", probability)
@@ -87,7 +94,9 @@ def group_epsilon(event: Event, size: int, delta: float) -> float:
     checks.at_least("group", size, 1)
     checks.fraction("delta", delta, include_one=False)
     if event.kind != "poisson" or event.adjacency != "zero-out":
-        raise InvalidInput("the ε of a group is known for Poisson sampling and zeroed contributions alone")
+        raise InvalidInput(
+            "the ε of a group is known only for Poisson sampling and zeroed contributions; use such an event"
+        )
     moved = np.arange(size + 1)
     chances = scipy.stats.binom.pmf(moved, size, event.sampling_probability)
     one_round = privacy_loss_distribution.from_mixture_gaussian_mechanism(
@@ -105,9 +114,12 @@ def search_epsilon(event: Event, mean_runs: float, delta: float) -> float:
 
     Parameters
     ----------
-    event : one whole run; Poisson sampling.
-    mean_runs : expected number of runs, at least 1.
-    delta : in (0, 1).
+    event : Event
+        One whole run, with Poisson sampling.
+    mean_runs : float
+        Expected number of runs, at least 1.
+    delta : float
+        In (0, 1).
 
     Guarantees
     ----------
@@ -118,8 +130,10 @@ def search_epsilon(event: Event, mean_runs: float, delta: float) -> float:
     if not 1 <= mean_runs < math.inf:
         raise InvalidInput(f"mean number of runs is {mean_runs}; it must be a number of at least 1")
     if event.kind != "poisson" or event.adjacency != "zero-out":
-        raise InvalidInput("the ε of a search is known for Poisson sampling and zeroed contributions alone")
-    # Given that no round cut the client, the number of runs is geometric still, with a mean no larger.
+        raise InvalidInput(
+            "the ε of a search is known only for Poisson sampling and zeroed contributions; use such an event"
+        )
+    # Given that no round cut the client, the number of runs is still geometric, with a mean that is no larger.
     remaining = _remaining(delta, mean_runs * event.count * cut_probability(event), event)
     one_round = PoissonSampledDpEvent(event.sampling_probability, GaussianDpEvent(event.noise_multiplier))
     accountant = RdpAccountant()
@@ -130,7 +144,7 @@ def search_epsilon(event: Event, mean_runs: float, delta: float) -> float:
 def _remaining(delta: float, cuts: float, event: Event) -> float:
     if cuts >= delta:
         raise InvalidInput(
-            f"delta is {delta:g}, but in so many rounds a roster of {event.roster} overflows with a larger chance; "
+            f"delta is {delta:g}, but over these rounds a roster of {event.roster} overflows with a larger chance; "
             "raise delta, or lower the number of rounds"
         )
     return delta - cuts

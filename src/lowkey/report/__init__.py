@@ -1,4 +1,4 @@
-"""Reports from run directories: tables, pictures, one HTML page; and the picture of an audit. Never changes a run."""
+"""Reports from run directories: tables, pictures, one HTML page; and the picture of an audit. No run is changed."""
 
 from lowkey.report.audits import write_audit
 from lowkey.report.canvas import Picture

@@ -62,7 +62,7 @@ def audit_figure(audit: Mapping[str, Any]) -> bytes:
 
 
 def _draw_views(axes: Axes, audit: Mapping[str, Any]) -> None:
-    """How often the attacker saw what, with the client present and without."""
+    """Draw the histograms of what the attacker saw, with the client present and absent."""
     seen = audit["seen"]
     for name, colour in (("absent", _ABSENT), ("present", _PRESENT)):
         label = f"client {name}, {audit['two_world'][name]:,} trials"
@@ -76,7 +76,7 @@ def _draw_views(axes: Axes, audit: Mapping[str, Any]) -> None:
 
 
 def _draw_bounds(axes: Axes, audit: Mapping[str, Any]) -> None:
-    """What is proved, as bars from 0 up to each lower bound, against the line of the claim."""
+    """Draw each lower bound as a bar from 0, with the claim as a line."""
     claimed = audit["epsilon_claimed"]
     bounds = [("two worlds", audit["two_world"]["epsilon"]), ("one run", audit["one_run"]["epsilon"])]
     for height, (_, epsilon) in enumerate(bounds):

@@ -25,7 +25,7 @@ _CONFIDENCE = 0.95
 
 
 def calibration(runs: Sequence[RunData]) -> Picture | None:
-    """Draw the predicted against the observed share of the event, in bins of equally many examples.
+    """Draw the predicted against the observed fraction of the event, in bins of equally many examples.
 
     Parameters
     ----------
@@ -35,25 +35,25 @@ def calibration(runs: Sequence[RunData]) -> Picture | None:
     Returns
     -------
     Picture or None
-        None where no run has it.
+        None if no run has it.
     """
     known = [(run, colour_of(number)) for number, run in enumerate(runs) if run.last_test.get("calibration")]
     if not known:
         return None
     rows = [row for run, _ in known for row in run.last_test["calibration"]]
-    shares = [share for _, corrected, observed, _ in rows for share in (corrected, observed) if share > 0]
-    low, high = min(shares) / 1.5, min(1.0, 1.5 * max(shares))
+    fractions = [fraction for _, corrected, observed, _ in rows for fraction in (corrected, observed) if fraction > 0]
+    low, high = min(fractions) / 1.5, min(1.0, 1.5 * max(fractions))
     figure = new_figure(7.2, 4.6)
     corrected, raw = figure.subplots(1, 2, sharey=True, width_ratios=(3, 1))
     corrected.plot([low, high], [low, high], color=_GREY, linewidth=1, zorder=1)
     for run, colour in known:
         _draw_corrected(corrected, run, colour, low)
         predicted, _, observed, _ = zip(*run.last_test["calibration"], strict=True)
-        raw.plot(predicted, [max(share, low) for share in observed], "--", color=colour, linewidth=1.2, alpha=0.6)
+        raw.plot(predicted, [max(fraction, low) for fraction in observed], "--", color=colour, linewidth=1.2, alpha=0.6)
     event = runs[0].presentation.words.event
     corrected.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high))
     corrected.set(xlabel=f"predicted risk of {event} (log)", ylabel=f"observed risk of {event} (log)")
-    corrected.set_title("corrected by the share in the test set", fontsize=10)
+    corrected.set_title("corrected by the fraction in the test set", fontsize=10)
     raw.set(xlim=(0, 1), xticks=(0, 0.5, 1), xlabel="predicted")
     raw.set_title("before correction", fontsize=10)
     _in_percent(corrected, raw, decades=math.log10(high / low))
@@ -68,21 +68,21 @@ def _in_percent(corrected: Axes, raw: Axes, *, decades: float) -> None:
         axis.set_major_locator(LogLocator(subs=steps))
         axis.set_minor_formatter(NullFormatter())
     for axis in (corrected.xaxis, corrected.yaxis, raw.xaxis):
-        axis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))
+        axis.set_major_formatter(FuncFormatter(lambda fraction, _: f"{100 * fraction:g} %"))
     for axes in (corrected, raw):
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
 
 
 def _draw_corrected(axes: Axes, run: RunData, colour: str, floor: float) -> None:
-    """Bins without the event lie on the lower edge, hollow; thin lines are intervals of the observed share."""
+    """Bins without the event lie on the lower edge, hollow; thin lines are intervals of the observed fraction."""
     _, corrected, observed, counts = zip(*run.last_test["calibration"], strict=True)
-    axes.plot(corrected, [max(share, floor) for share in observed], color=colour, linewidth=1.8, label=run.label)
-    for place, share, count in zip(corrected, observed, counts, strict=True):
-        interval = binomtest(round(share * count), int(count)).proportion_ci(_CONFIDENCE, method="wilson")
+    axes.plot(corrected, [max(fraction, floor) for fraction in observed], color=colour, linewidth=1.8, label=run.label)
+    for place, fraction, count in zip(corrected, observed, counts, strict=True):
+        interval = binomtest(round(fraction * count), int(count)).proportion_ci(_CONFIDENCE, method="wilson")
         axes.plot([place, place], [max(interval.low, floor), interval.high], color=colour, linewidth=1, alpha=0.35)
-        fill = colour if share > 0 else "white"
-        axes.plot(place, max(share, floor), "o", color=colour, mfc=fill, markersize=5, clip_on=False, zorder=4)
+        fill = colour if fraction > 0 else "white"
+        axes.plot(place, max(fraction, floor), "o", color=colour, mfc=fill, markersize=5, clip_on=False, zorder=4)
 
 
 def confusion(runs: Sequence[RunData]) -> Picture | None:
@@ -96,7 +96,7 @@ def confusion(runs: Sequence[RunData]) -> Picture | None:
     Returns
     -------
     Picture or None
-        None where no run has them.
+        None if no run has them.
     """
     known = [run for run in runs if all(name in run.last_test for name in _COUNTS)]
     if not known:
@@ -112,26 +112,27 @@ def confusion(runs: Sequence[RunData]) -> Picture | None:
     return Picture("confusion.png", "Flagged or not, by outcome", as_png(figure), wide=True)
 
 
-def _shade(share: float, *, right: bool) -> tuple[float, ...]:
-    """Stronger with the share; blue for what is right, orange for what is not."""
-    return tuple(1 - share * (1 - part) for part in to_rgb(_RIGHT if right else _WRONG))
+def _shade(fraction: float, *, right: bool) -> tuple[float, ...]:
+    """A colour that is stronger for a larger fraction; blue if the prediction is right, orange if it is wrong."""
+    return tuple(1 - fraction * (1 - part) for part in to_rgb(_RIGHT if right else _WRONG))
 
 
 def _draw_confusion(axes: Axes, label: str, metrics: dict[str, Any], words: Words) -> None:
     found, missed, false, right = (int(metrics[name]) for name in _COUNTS)
     table = [(found, missed), (false, right)]
-    shares = [[count / max(sum(row), 1) for count in row] for row in table]
+    fractions = [[count / max(sum(row), 1) for count in row] for row in table]
     axes.imshow(
-        [[_shade(share, right=x == y) for x, share in enumerate(row)] for y, row in enumerate(shares)], aspect=0.62
+        [[_shade(fraction, right=x == y) for x, fraction in enumerate(row)] for y, row in enumerate(fractions)],
+        aspect=0.62,
     )
     for y, row in enumerate(table):
         for x, count in enumerate(row):
-            ink = "white" if shares[y][x] > 0.85 else _INK
-            axes.text(x, y - 0.08, f"{100 * shares[y][x]:.1f} %", ha="center", va="center", color=ink, fontsize=13)
+            ink = "white" if fractions[y][x] > 0.85 else _INK
+            axes.text(x, y - 0.08, f"{100 * fractions[y][x]:.1f} %", ha="center", va="center", color=ink, fontsize=13)
             axes.text(x, y + 0.22, f"{count:,}", ha="center", va="center", color=ink, fontsize=9)
     axes.set_xticks([0, 1], ["flagged", "not flagged"])
     axes.set_yticks([0, 1], [words.happened, words.did_not])
     axes.tick_params(length=0, top=True, bottom=False, labeltop=True, labelbottom=False)
     axes.spines[:].set_visible(False)
     axes.set_title(f"{label}\nround {metrics['round']}", fontsize=9.5)
-    axes.set_xlabel(f"{words.happened}: {100 * shares[0][0]:.0f} % were flagged", fontsize=9.5)
+    axes.set_xlabel(f"{words.happened}: {100 * fractions[0][0]:.0f} % were flagged", fontsize=9.5)

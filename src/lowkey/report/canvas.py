@@ -1,4 +1,4 @@
-"""What all pictures share: colours that the colour-blind can tell apart, and PNG."""
+"""What all pictures have in common: colours that the colour-blind can tell apart, and PNG."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Picture:
     Attributes
     ----------
     name : str
-        Of its file, such as "calibration.png".
+        Name of its file, such as "calibration.png".
     title : str
         What it shows, in words.
     png : bytes
         Content of the file.
     wide : bool
-        It has a line of the page for itself.
+        Whether it fills the whole width of the page.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Picture:
 
 
 def colour_of(number: int) -> str:
-    """Give the colour of the run with this number, the same in every picture of a report."""
+    """Return the colour of the run with this number; it is the same in every picture of a report."""
     return COLOURS[number % len(COLOURS)]
 
 
@@ -44,7 +44,7 @@ def new_figure(width: float, height: float) -> Figure:
     Parameters
     ----------
     width, height : float
-        In inches.
+        Size in inches.
     """
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
@@ -52,7 +52,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def as_png(figure: Figure) -> bytes:
-    """Give the bytes of a PNG file."""
+    """Return the bytes of a PNG file."""
     picture = io.BytesIO()
     figure.savefig(picture, format="png", dpi=150)
     return picture.getvalue()

@@ -1,4 +1,4 @@
-"""Pictures of a report: curves of every score, and what the task names. Stars mark the paper's values."""
+"""Pictures of a report: curves of every score, and the pictures that the task names. Stars mark the paper's values."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from lowkey.report.runs import RunData
 from lowkey.tasks import Score
 
 Drawing: TypeAlias = Callable[[Sequence[RunData]], Picture | None]
-"""Draws runs of one task; None where no run has what it needs."""
+"""Draws runs of one task; returns None if no run has the metrics that it needs."""
 
 FIGURES: Registry[Drawing] = Registry("task.figures", {"calibration": calibration, "confusion": confusion})
 
 
 @dataclass(frozen=True)
 class _Axis:
-    """What stands below the curve: its label, its value in a round, its value for the paper's best round."""
+    """A horizontal axis: its label, its value in a round, its value for the paper's best round."""
 
     title: str
     label: str
@@ -30,12 +30,12 @@ class _Axis:
 
 
 def _megabytes(run: RunData, metrics: dict[str, Any]) -> float | None:
-    """None where nobody sends anything."""
+    """None if nobody sends anything."""
     return None if run.central else float(metrics["bytes_up_total"]) / run.config.federation.clients / 1e6
 
 
 def _published_megabytes(run: RunData) -> float | None:
-    """None where the paper learned from other data, and so with another model."""
+    """None if the paper learned from other data, and so with another model."""
     last, paper = run.metrics[-1], run.config.paper
     sent = _megabytes(run, last)
     if sent is None or paper is None or paper.data is not None:
@@ -88,7 +88,7 @@ def figures(runs: Sequence[RunData]) -> list[Picture]:
 
 
 def _curves(runs: Sequence[RunData], score: Score, name: str) -> Picture | None:
-    """One score of all runs against one axis; None where there is nothing to draw."""
+    """Draw one score of all runs against one axis; None if there is nothing to draw."""
     axis, figure = _AXES[name], new_figure(7.2, 4.2)
     axes = figure.add_subplot()
     for number, run in enumerate(runs):

@@ -11,7 +11,7 @@ from lowkey.tasks import TASKS
 
 
 def notes(runs: Sequence[RunData]) -> list[str]:
-    """Say how to read a report.
+    """Explain how to read a report.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def notes(runs: Sequence[RunData]) -> list[str]:
 
 
 def _about_scores(run: RunData) -> str:
-    """Of which rounds the figures are."""
+    """Say which rounds the scores are from."""
     first, others = labels(run.scores[:1]), labels(run.scores[1:])
     best = (
         f"Best {first} is the best round on the test set, the paper's protocol; choosing it there is not private."
@@ -44,19 +44,19 @@ def _about_scores(run: RunData) -> str:
     )
     columns = ", ".join(name.replace("_", " ") for name in run.presentation.columns)
     if columns:
-        return f"{best} Final values and the columns after them ({columns}) are of the last round."
+        return f"{best} Final values and the columns after them ({columns}) are from the last round."
     return f"{best} Final {labels(run.scores)} is that of the last round."
 
 
 def _about_published(runs: Sequence[RunData]) -> list[str]:
-    """What the stars are, and what they were measured on."""
+    """Say what the stars are, and on which data they were measured."""
     published = [run.config.paper for run in runs if run.config.paper]
     lines = ["Stars in the pictures are the paper's values."] if published else []
     elsewhere = sorted({paper.data for paper in published if paper.data})
     if elsewhere:
         lines.append(
             f"The paper's values were measured on other data ({', '.join(elsewhere)}) than these runs; against "
-            "uploaded bytes they are not drawn, since upload depends on the model, and that on the data."
+            "uploaded bytes they are not drawn, since upload depends on the model, and the model on the data."
         )
     return lines
 
@@ -74,7 +74,7 @@ def _about_privacy(runs: Sequence[RunData]) -> list[str]:
 
 
 def _guarantee(run: RunData) -> list[str]:
-    """What a run promises, to whom, and what it does not."""
+    """Say what a run promises, to whom, and what it does not promise."""
     privacy, summary = run.config.scheme().privacy, run.summary
     event, promise = privacy.event(), privacy.promise()
     assert event is not None  # as it has an ε

@@ -24,11 +24,11 @@ def write_report(paths: Sequence[Path], out: Path, *, title: str) -> tuple[list[
     Parameters
     ----------
     paths : sequence of Path
-        Run directories, finished or still going.
+        Run directories, of finished or running runs.
     out : Path
         Where to write the report; made when all runs could be read and drawn.
     title : str
-        Of the report.
+        Title of the report.
 
     Returns
     -------
@@ -57,7 +57,7 @@ def write_report(paths: Sequence[Path], out: Path, *, title: str) -> tuple[list[
 
 @cache
 def _templates() -> Environment:
-    """Everything is escaped, but in Markdown; a name that is not given is an error and not an empty place."""
+    """Templates escape everything, except in Markdown; a missing name is an error, not an empty place."""
     made = Environment(
         loader=PackageLoader("lowkey.report"),
         autoescape=select_autoescape(disabled_extensions=("md.j2",), default=True),

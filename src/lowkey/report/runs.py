@@ -31,7 +31,7 @@ class RunData:
     summary : dict
         Its figures so far, see :meth:`lowkey.experiments.RunDirectory.summary`.
     claims_privacy : bool
-        False when its secrets were replayed.
+        False if its secrets were replayed.
     """
 
     path: Path
@@ -44,7 +44,7 @@ class RunData:
 
     @property
     def scores(self) -> tuple[Score, ...]:
-        """What the run is judged by."""
+        """The scores by which the run is judged."""
         return self.presentation.scores
 
     @property
@@ -54,12 +54,12 @@ class RunData:
 
     @property
     def last_test(self) -> dict[str, Any]:
-        """The last of them."""
+        """The last round in which the model was evaluated."""
         return self.evaluated[-1]
 
     @property
     def central(self) -> bool:
-        """Whether one client holds all data, and no update is on any wire."""
+        """Whether one client holds all data, so that no update is sent."""
         return self.config.federation.clients == 1
 
     @property
@@ -84,7 +84,7 @@ def load_runs(paths: Sequence[Path]) -> list[RunData]:
     Raises
     ------
     RunError
-        For what is no run directory, has no evaluated round, or is of another task than the first.
+        If a path is not a run directory, or a run has no evaluated round or another task than the first.
     """
     directories = [RunDirectory.open(path) for path in paths]
     _require_one_task(directories)
@@ -107,8 +107,8 @@ def _read(directory: RunDirectory, label: str) -> RunData:
     )
     if not run.evaluated:
         raise RunError(
-            f"{run.path} has no evaluated round: either it has just begun, or its task brings no test data; "
-            "'lowkey status' tells how far it is"
+            f"{run.path} has no evaluated round: either it has just begun, or its task has no test data; "
+            "'lowkey status' shows how far it is"
         )
     return run
 
@@ -116,7 +116,7 @@ def _read(directory: RunDirectory, label: str) -> RunData:
 def _require_one_task(directories: Sequence[RunDirectory]) -> None:
     def words(directory: RunDirectory) -> str:
         task, scores = directory.config.task, directory.presentation().scores
-        return f"{directory.path} is of the task {task}, judged by {labels(scores)}"
+        return f"{directory.path} has the task {task}, judged by {labels(scores)}"
 
     first = directories[0]
     for directory in directories:

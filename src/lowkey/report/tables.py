@@ -1,4 +1,4 @@
-"""Figures of runs side by side, and beside the paper's."""
+"""The table of a report: figures of all runs, and the paper's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lowkey.report.runs import RunData
 
 
 def header(runs: Sequence[RunData]) -> tuple[str, ...]:
-    """Name the columns.
+    """Return the names of the columns.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def header(runs: Sequence[RunData]) -> tuple[str, ...]:
 
 
 def rows(runs: Sequence[RunData]) -> list[tuple[str, ...]]:
-    """Give the cells of the table.
+    """Return the cells of the table.
 
     Parameters
     ----------
@@ -48,12 +48,12 @@ def rows(runs: Sequence[RunData]) -> list[tuple[str, ...]]:
 
 
 def cost_megabits(run: RunData) -> float:
-    """Give the cost column of the paper.
+    """Return the cost as in the paper's tables.
 
     Parameters
     ----------
     run : RunData
-        With at least one round.
+        A run with at least one round.
 
     Returns
     -------

@@ -1,7 +1,7 @@
 """Secure aggregation: the server learns the sum of the members' vectors and nothing else about them.
 
 Bonawitz et al. (2017) with double masks, signatures and a consistency round, over a graph of neighbours as in Bell et
-al. (2020). Pure functions over records; whoever runs them carries the messages. One attempt:
+al. (2020). All functions are pure and work on records; the caller carries the messages. One attempt:
 
 ====  =====================================  =======================================================
 0     ``advertise`` → Advert                 ``accept_adverts`` → adverts

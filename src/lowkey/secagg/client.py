@@ -1,7 +1,7 @@
 """A member's five steps: advertise, share, mask, confirm, reveal.
 
-Each takes the state that the step before returned, and what the server sent; it returns the next state and what to
-send. A state is a value: keep only the newest one, in memory or as ``encode(MemberState, state)``, and forget the rest.
+Each step takes the state that the step before it returned, and what the server sent. It returns the next state and what
+to send. A state is a value: keep only the newest, in memory or as ``encode(MemberState, state)``, and forget the rest.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from lowkey.types import ClientId, Words
 
 
 class Stage(IntEnum):
-    """What a member has done last."""
+    """The last step that a member has taken."""
 
     ADVERTISED = 0
     SHARED = 1
@@ -59,7 +59,7 @@ class Stage(IntEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class MemberState:
-    """All that a member must remember within one attempt. Secret, but for repr.
+    """All that a member must remember within one attempt. Secret, except for its repr.
 
     Guarantees
     ----------
@@ -88,15 +88,18 @@ class MemberState:
 
 
 def advertise(session: Session, identity: Identity, source: BitSource) -> tuple[MemberState, Advert]:
-    """Stage 0: draw fresh secrets and publish what belongs to them, signed.
+    """Stage 0: draw fresh secrets, and publish their public keys and digest, signed.
 
     Parameters
     ----------
-    session : built by the client from its own settings and the round, attempt and roster it was told.
-    identity : signing key under which the others know this client.
-    source : secret bits.
+    session : Session
+        Made by the client from its own settings and from the round, attempt and roster that the server sent.
+    identity : Identity
+        Signing key under which the others know this client.
+    source : BitSource
+        Secret bits.
 
-    Call it once for each run, round and attempt: who repeats one gives the server two of its vectors to compare.
+    Call it once for each run, round and attempt: repeating one gives the server two vectors of this member to compare.
     """
     if identity.client not in session:
         raise InvalidInput(f"client {identity.client} is not on the roster of this session")
@@ -115,8 +118,8 @@ def share(
 
     Guarantees
     ----------
-    Goes on only with at least ``min_survivors`` distinct members of the roster, all enrolled, all of whom signed for an
-    equal session, this client's own advert unchanged among them.
+    The member goes on only with at least ``min_survivors`` distinct members of the roster, all enrolled, all of whom
+    signed for an equal session, this client's own advert unchanged among them.
     """
     _require_stage(state, Stage.ADVERTISED)
     session, me = state.session, state.me
@@ -155,16 +158,17 @@ def share(
 
 
 def mask(state: MemberState, delivery: Delivery, vector: Words) -> tuple[MemberState, Words]:
-    """Stage 2: open the neighbours' shares, and hide the vector.
+    """Stage 2: open the neighbours' shares, and mask the vector.
 
     Parameters
     ----------
-    vector : uint32, shape (length,), each below 2^bits. It is not changed.
+    vector : Words
+        uint32, shape (length,), each number below 2^bits. It is not changed.
 
     Guarantees
     ----------
     The result is uniform modulo 2^bits for everyone who lacks this member's seed, or the secrets of its neighbours
-    that delivered shares (Bonawitz et al. 2017, Section 4). Write down that privacy is spent *before* it is sent.
+    that delivered shares (Bonawitz et al. 2017, Section 4). Record that privacy is spent *before* sending it.
     """
     _require_stage(state, Stage.SHARED)
     session, me = state.session, state.me
@@ -172,7 +176,9 @@ def mask(state: MemberState, delivery: Delivery, vector: Words) -> tuple[MemberS
     _require_members("sharers", delivery.sharers, state.advertisers, session, me)
     peers = [peer for peer in delivery.sharers if peer in state.mask_keys]
     if sorted(delivery.sealed) != peers:
-        raise ProtocolViolation(f"client {me} got shares from other clients than its {len(peers)} neighbours")
+        raise ProtocolViolation(
+            f"client {me} got shares from clients that are not its {len(peers)} neighbours; it leaves this attempt"
+        )
     shares = {peer: unseal(session, state.sealing_keys[peer], peer, me, delivery.sealed[peer]) for peer in peers}
     own = agreement_key(state.mask_secret)
     keys = {peer: pair_key(session, b"mask", own, me, state.mask_keys[peer], peer) for peer in peers}
@@ -190,11 +196,11 @@ def mask(state: MemberState, delivery: Delivery, vector: Words) -> tuple[MemberS
 
 
 def confirm(state: MemberState, survivors: Sequence[ClientId], identity: Identity) -> tuple[MemberState, Confirmation]:
-    """Stage 3: sign who is in the sum, together with all that was told before.
+    """Stage 3: sign the list of survivors, together with everything that the member was told before.
 
     Guarantees
     ----------
-    Signs one list per attempt, of at least ``min_survivors`` sharers with this member among them.
+    The member signs one list per attempt, of at least ``min_survivors`` sharers with this member among them.
     """
     _require_stage(state, Stage.MASKED)
     survivors = tuple(survivors)
@@ -206,12 +212,13 @@ def confirm(state: MemberState, survivors: Sequence[ClientId], identity: Identit
 def reveal(
     state: MemberState, confirmations: Iterable[Confirmation], verify_keys: VerifyKeys
 ) -> tuple[MemberState, Revealed]:
-    """Stage 4: once enough members confirm the same, give up the shares that unmask the sum, and forget everything.
+    """Stage 4: once enough members confirm the same list, reveal the shares that unmask the sum, and forget them.
 
     Guarantees
     ----------
-    For each neighbour one of two: the share of its seed if it survived, of its mask secret if it did not. Never both,
-    and nothing unless at least ``min_survivors`` survivors signed the very view that this member signed.
+    The member reveals one share for each neighbour: of its seed if the neighbour survived, of its mask secret if it did
+    not. It never reveals both, and nothing unless at least ``min_survivors`` survivors signed the very view that this
+    member signed.
     """
     _require_stage(state, Stage.CONFIRMED)
     session = state.session
@@ -224,7 +231,9 @@ def reveal(
             raise ProtocolViolation(f"client {confirmation.sender} does not confirm what client {state.me} was told")
         confirmed.add(confirmation.sender)
     if len(confirmed) < session.min_survivors:
-        raise ProtocolViolation(f"{len(confirmed)} members confirm the survivors; {session.min_survivors} must")
+        raise ProtocolViolation(
+            f"{len(confirmed)} members confirm the survivors; at least {session.min_survivors} must"
+        )
     revealed = Revealed(
         seed_shares={peer: both[: shamir.SHARE_BYTES] for peer, both in state.shares.items() if peer in survivors},
         mask_shares={peer: both[shamir.SHARE_BYTES :] for peer, both in state.shares.items() if peer not in survivors},
@@ -242,7 +251,7 @@ def _require_stage(state: MemberState, stage: Stage) -> None:
 def _require_members(
     what: str, ids: tuple[ClientId, ...], allowed: tuple[ClientId, ...], session: Session, me: ClientId
 ) -> None:
-    """A list of members must be in order, without repetition, within a known one, long enough, and with ourselves."""
+    """Refuse a list that is unsorted, has repetitions or unknown members, is too short, or lacks this member."""
     if not is_ascending(ids) or not set(ids) <= set(allowed):
         raise ProtocolViolation(f"the {what} must come from distinct, known members in ascending order")
     if len(ids) < session.min_survivors:

@@ -1,4 +1,4 @@
-"""Records as bytes and back: one way to write each value, so that the bytes can be signed."""
+"""Records as bytes and back. Each value has exactly one encoding, so that the bytes can be signed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def decode(kind: type[Value], data: bytes) -> Value:
     try:
         value: Value = _read(kind, reader)
     except (UnicodeDecodeError, ValueError) as error:
-        raise InvalidInput(f"these {len(data)} bytes are no {getattr(kind, '__name__', kind)}: {error}") from None
+        raise InvalidInput(f"these {len(data)} bytes are not a {getattr(kind, '__name__', kind)}: {error}") from None
     if reader.position != len(data):
         raise InvalidInput(f"{len(data) - reader.position} bytes too many after a {getattr(kind, '__name__', kind)}")
     return value
@@ -71,7 +71,7 @@ def _write(kind: Any, value: Any, put: Callable[[bytes], None]) -> None:
 
 
 class _Reader:
-    """Hands out the next bytes; complains when there are none."""
+    """Hands out the next bytes; raises ``InvalidInput`` when there are too few."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.position = data, 0

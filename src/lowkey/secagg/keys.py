@@ -1,4 +1,4 @@
-"""Keys: who signs, what two members share, how a share travels unread through the server."""
+"""Keys: signing keys, keys that two members have in common, and keys that hide shares from the server."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from lowkey.secagg.session import Session, be32
 from lowkey.types import ClientId
 
 VerifyKeys: TypeAlias = Mapping[ClientId, bytes]
-"""Verify key of every enrolled client. It must reach the clients by another way than the server that sums."""
+"""Verify key of every enrolled client. It must not reach the clients through the server that sums."""
 
 KEY_BYTES = 32
 NONCE_BYTES = 12
 
 
 def random_bytes(source: BitSource, count: int) -> bytes:
-    """Secret bytes."""
+    """Secret bytes from a source."""
     return source.bits(-(-count // 8)).tobytes()[:count]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:
-    """Signing key of an enrolled client (Ed25519); lives as long as the enrolment."""
+    """Signing key of an enrolled client (Ed25519); it is used as long as the enrolment lasts."""
 
     client: ClientId
     signing_key: bytes = field(repr=False)
@@ -47,7 +47,7 @@ class Identity:
 
     @cached_property
     def verify_key(self) -> bytes:
-        """What others know it by."""
+        """Public key by which others know this client."""
         return self._key.public_key().public_bytes_raw()
 
     def sign(self, text: bytes) -> bytes:
@@ -56,7 +56,7 @@ class Identity:
 
 
 def is_signed_by(verify_key: bytes, text: bytes, signature: bytes) -> bool:
-    """Whether the signature is good."""
+    """Whether the owner of this verify key signed the text."""
     try:
         _verifier(verify_key).verify(signature, text)
     except InvalidSignature:
@@ -83,13 +83,13 @@ def agreement_key(secret: bytes) -> X25519PrivateKey:
 
 
 def public_key(secret: bytes) -> bytes:
-    """What others agree with."""
+    """The public half of a key agreement."""
     return agreement_key(secret).public_key().public_bytes_raw()
 
 
 @lru_cache(maxsize=4096)
 def is_usable(public_key: bytes) -> bool:
-    """Whether an agreement with this key hides anything: a few points of small order give zeros with every key."""
+    """Whether a key agreement with this key is secret: a few points of small order give zeros with every key."""
     try:
         agreement_key(b"\1" * KEY_BYTES).exchange(_receiver(public_key))
     except ValueError:
@@ -100,7 +100,7 @@ def is_usable(public_key: bytes) -> bool:
 def pair_key(
     session: Session, purpose: bytes, own: X25519PrivateKey, me: ClientId, public: bytes, peer: ClientId
 ) -> bytes:
-    """Key that two members share and derive alike: purpose is b"mask" or b"seal"."""
+    """Key that two members have in common; the purpose is b"mask" or b"seal"."""
     try:
         shared = own.exchange(_receiver(public))
     except ValueError:
@@ -111,7 +111,7 @@ def pair_key(
 
 
 def self_key(session: Session, client: ClientId, seed: bytes) -> bytes:
-    """Key of the mask that a member adds for itself alone."""
+    """Key of the mask that a member adds on its own."""
     return _derive(session, seed, b"self|" + be32(client))
 
 
@@ -126,7 +126,7 @@ def seal(session: Session, key: bytes, sender: ClientId, receiver: ClientId, non
 
 
 def unseal(session: Session, key: bytes, sender: ClientId, receiver: ClientId, sealed: bytes) -> bytes:
-    """What :func:`seal` was given, or ``ProtocolViolation``."""
+    """The text that :func:`seal` was given; raises ``ProtocolViolation`` if it was altered."""
     nonce, text = sealed[:NONCE_BYTES], sealed[NONCE_BYTES:]
     try:
         return ChaCha20Poly1305(key).decrypt(nonce, text, session.digest + be32(sender, receiver))

@@ -14,7 +14,7 @@ _BLOCK = 1 << 15
 
 
 def apply_masks(vector: Words, *, add: Sequence[bytes] = (), subtract: Sequence[bytes] = ()) -> None:
-    """Add and subtract the masks of 32-byte keys, in place, modulo 2^32; whoever needs fewer bits keeps the low ones.
+    """Add and subtract the masks of 32-byte keys, in place, modulo 2^32; to work with fewer bits, keep the low ones.
 
     The mask of a key is its AES-256-CTR key stream from counter 0, read as little-endian 32-bit numbers.
     """

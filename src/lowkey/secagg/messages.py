@@ -1,7 +1,7 @@
-"""What travels between members and server, and the texts under the signatures.
+"""The messages between members and server, and the texts that are signed.
 
-Adverts and confirmations are signed, sealed shares are authenticated by keys agreed on from signed adverts. Masked
-vectors and revealed shares are for the server alone: its transport says from whom they come.
+Adverts and confirmations are signed; sealed shares are authenticated by keys that come from signed adverts. Masked
+vectors and revealed shares are for the server only: its transport says who sent them.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class Advert:
 
 @dataclass(frozen=True, kw_only=True)
 class SealedShares:
-    """Stage 1, member to its neighbours: to each a share of both secrets that nobody else can read."""
+    """Stage 1, member to its neighbours: for each neighbour a share of both secrets, which nobody else can read."""
 
     sealed: dict[ClientId, bytes] = field(repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
-    """Stage 2, server to member: who delivered shares (ascending), and those that are for this member, by sender."""
+    """Stage 2, server to member: who delivered shares (ascending), and the shares for this member, by sender."""
 
     sharers: tuple[ClientId, ...]
     sealed: dict[ClientId, bytes] = field(repr=False)
@@ -69,7 +69,7 @@ class Revealed:
 def sign_advert(
     session: Session, identity: Identity, sealing_key: bytes, mask_key: bytes, seed_digest: bytes
 ) -> Advert:
-    """An advert that counts in this session alone."""
+    """An advert that is valid in this session only."""
     text = _text(session.digest, b"advert", identity.client, sealing_key + mask_key + seed_digest)
     return Advert(
         sender=identity.client,
@@ -81,7 +81,7 @@ def sign_advert(
 
 
 def is_genuine_advert(session: Session, advert: Advert, verify_keys: VerifyKeys) -> bool:
-    """Whether a member of the roster that is enrolled signed it for this very session."""
+    """Whether an enrolled member of the roster signed the advert for exactly this session."""
     payload = advert.sealing_key + advert.mask_key + advert.seed_digest
     return (
         advert.sender in session
@@ -97,7 +97,7 @@ def sign_view(session: Session, identity: Identity, view: bytes) -> Confirmation
 
 
 def is_genuine_confirmation(session: Session, confirmation: Confirmation, view: bytes, verify_keys: VerifyKeys) -> bool:
-    """Whether its sender confirms this very view."""
+    """Whether the sender confirms exactly this view."""
     sender = confirmation.sender
     return sender in verify_keys and _is_signed(
         session.digest, b"confirm", sender, view, confirmation.signature, verify_keys[sender]
@@ -130,5 +130,5 @@ def _text(session: bytes, stage: bytes, sender: ClientId, payload: bytes) -> byt
 def _is_signed(
     session: bytes, stage: bytes, sender: ClientId, payload: bytes, signature: bytes, verify_key: bytes
 ) -> bool:
-    """Remembered, as all of it is public: many clients in one process check each signature once."""
+    """Results are cached, since all of this is public: many clients in one process check each signature once."""
     return is_signed_by(verify_key, _text(session, stage, sender, payload), signature)

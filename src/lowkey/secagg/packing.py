@@ -11,7 +11,7 @@ from lowkey.types import Words
 
 
 def packed_size(length: int, bits: int) -> int:
-    """Bytes that so many numbers take: ⌈length · bits / 8⌉."""
+    """How many bytes ``length`` numbers take: ⌈length · bits / 8⌉."""
     if not 8 <= bits <= 32:
         raise InvalidInput(f"bits is {bits}; it must lie in 8 … 32")
     return -(-length * bits // 8)
@@ -53,7 +53,7 @@ def unpack(data: bytes, bits: int, length: int) -> Words:
 
 
 def _whole_bytes(bits: int) -> tuple[int, int]:
-    """Smallest group of numbers that fills whole bytes, and how many; up to 8 bytes are joined in one word."""
+    """Smallest group of numbers that fills whole bytes, and how many bytes; up to 8 bytes are joined in one word."""
     group = 8 // math.gcd(bits, 8)
     return group, group * bits // 8
 

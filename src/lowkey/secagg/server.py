@@ -1,7 +1,7 @@
-"""The server's side: relay, add up, and unmask the sum. It is trusted with nothing but to be there.
+"""The server's side: relay messages, add up vectors, and unmask the sum. Nothing but its presence is trusted.
 
-Replies come by sender, as the transport names it. Whoever sends something unusable counts as dropped out; when too few
-are left, ``RoundFailed`` is raised and nothing is decoded.
+Replies come by sender, as the transport names it. A member that sends something unusable counts as dropped out; if too
+few are left, ``RoundFailed`` is raised and nothing is decoded.
 """
 
 from __future__ import annotations
@@ -68,11 +68,12 @@ def deliver(
 
 
 class Tally:
-    """Running sum of masked vectors, one vector of memory however many members.
+    """Running sum of masked vectors; it needs the memory of one vector, however many members there are.
 
     Parameters
     ----------
-    adverts, sharers : what the members were told: accepted adverts, and who gets a delivery.
+    adverts, sharers : sequence of Advert, iterable of ClientId
+        What the members were told: the accepted adverts, and the members that get a delivery.
     """
 
     def __init__(self, session: Session, adverts: Sequence[Advert], sharers: Iterable[ClientId]) -> None:
@@ -82,7 +83,7 @@ class Tally:
         self._expected = set(self.sharers)
 
     def add(self, sender: ClientId, masked: Words) -> bool:
-        """Add a vector after stage 2; False, and nothing added, if it is unusable, too late or not expected."""
+        """Add a vector after stage 2; return False, and add nothing, if it is unusable, too late or not expected."""
         if sender not in self._expected or masked.dtype != np.uint32 or masked.shape != self.total.shape:
             return False
         self._expected.remove(sender)
@@ -91,7 +92,7 @@ class Tally:
         return True
 
     def close(self) -> tuple[ClientId, ...]:
-        """End of stage 2: whose vectors are in the sum, to be confirmed by all of them."""
+        """End of stage 2: the survivors, whose vectors are in the sum; all of them must confirm the list."""
         self._expected.clear()
         self.survivors = tuple(sorted(self.survivors))
         _require_enough(self.session, len(self.survivors), "sent a masked vector")
@@ -101,7 +102,7 @@ class Tally:
 def accept_confirmations(
     tally: Tally, replies: Mapping[ClientId, Confirmation], verify_keys: VerifyKeys
 ) -> tuple[Confirmation, ...]:
-    """After stage 3: the genuine confirmations, to be sent to all who gave one."""
+    """After stage 3: the genuine confirmations, to be sent to all members that gave one."""
     view = view_digest(adverts_digest(tally.adverts), tally.sharers, tally.survivors)
     accepted = tuple(
         confirmation
@@ -119,8 +120,9 @@ def unmask(tally: Tally, replies: Mapping[ClientId, Revealed]) -> Words:
 
     Guarantees
     ----------
-    Every recovered secret is checked against its owner's advert: the masks that go are those that came, or the round
-    fails. (A member can still send any vector, or bad shares that make the round fail: masks hide, they do not check.)
+    Every recovered secret is checked against its owner's advert: exactly the masks that were added are removed, or the
+    round fails. (A member can still send any vector, or bad shares that make the round fail: masks hide, they do not
+    check.)
     """
     session, living = tally.session, set(tally.survivors)
     adverts = {advert.sender: advert for advert in tally.adverts}
@@ -165,5 +167,6 @@ def _recover(session: Session, client: ClientId, held: Mapping[ClientId, Mapping
 def _require_enough(session: Session, count: int, what: str) -> None:
     if count < session.min_survivors:
         raise RoundFailed(
-            f"{count} of {session.members} members {what}; at least {session.min_survivors} are needed; try again"
+            f"{count} of {session.members} members {what}; at least {session.min_survivors} are needed: repeat the "
+            "round"
         )

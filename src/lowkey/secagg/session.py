@@ -1,4 +1,4 @@
-"""What the members of one attempt at a secure sum agree on, and the graph along which they hide from the server."""
+"""What the members of one attempt at a secure sum agree on, and the graph of members that mask with each other."""
 
 from __future__ import annotations
 
@@ -21,23 +21,33 @@ USUAL_NEIGHBOURS = 32
 
 @dataclass(frozen=True, kw_only=True)
 class Session:
-    """One attempt of one round. Every member must hold an equal one; its digest is in every signature.
+    """One attempt at a round. All members must hold equal sessions; the digest is in every signature.
 
-    A client takes round, attempt and roster from the server and everything else from its own settings, so that a
-    server that wants fewer members, weaker thresholds or other terms meets only refusals.
+    A client takes round, attempt and roster from the server and everything else from its own settings, so that
+    clients refuse a server that wants fewer members, weaker thresholds or other terms.
 
     Parameters
     ----------
-    run, round, attempt : what is summed; a new attempt needs fresh keys and fresh noise.
-    roster : ids of all members, ascending, each below 2^32.
-    members : M ≥ 3, how many the roster must have.
-    min_survivors : t, the least number of members whose vectors make a sum, at least ⌊2M/3⌋ + 1.
-    colluders : c, how many members may share all they know with the server.
-    neighbours : k, how many others each member masks with: even, or M - 1 for everyone.
-    shares_needed : T, how many of its k neighbours together can recover a member's secret.
-    bits : b, width of the numbers, 8 to 32; sums are taken modulo 2^b.
-    length : d ≥ 1, numbers in a vector.
-    terms : 32-byte digest of whatever else must be the same for all, such as the noise every member adds.
+    run, round, attempt : str, int, int
+        Which sum this is; a new attempt needs fresh keys and fresh noise.
+    roster : tuple of ClientId
+        Ids of all members, ascending, each below 2^32.
+    members : int
+        M ≥ 3, how many the roster must have.
+    min_survivors : int
+        t, the least number of members whose vectors make a sum, at least ⌊2M/3⌋ + 1.
+    colluders : int
+        c, how many members may share all they know with the server.
+    neighbours : int
+        k, how many others each member masks with: even, or M - 1 for everyone.
+    shares_needed : int
+        T, how many of its k neighbours together can recover a member's secret.
+    bits : int
+        b, width of the numbers, 8 to 32; sums are taken modulo 2^b.
+    length : int
+        d ≥ 1, numbers in a vector.
+    terms : bytes
+        32-byte digest of everything else that must be equal for all, such as the noise that every member adds.
 
     Guarantees
     ----------
@@ -48,7 +58,7 @@ class Session:
     * recovery, T ≤ k - (M - t): enough neighbours of each member are left to recover its secret;
     * never both, 2T > k + c: a neighbour gives its share of one of a member's two secrets, a colluder of both, so
       that T shares of both cannot be had, whatever the neighbours were told;
-    * connection, c + (M - t) < k: the honest survivors hang together by masks that nobody else knows.
+    * connection, c + (M - t) < k: the honest survivors are connected by masks that nobody else knows.
 
     The first two imply k > 2(M - t) + c and so the third; and, as k < M, that c < 2t - M: two lists of survivors
     cannot both be signed by t members. A member that was shown other lists than those who sign counts as dropped, and
@@ -88,7 +98,7 @@ class Session:
             self.neighbours % 2 == 0 and 2 <= self.neighbours < self.members
         ):
             raise InvalidInput(
-                f"neighbours is {self.neighbours}; it must be {self.members - 1}, or even, at least 2 and less"
+                f"neighbours is {self.neighbours}; it must be {self.members - 1}, or an even number from 2 up to less"
             )
         fewest, most = _allowed_shares(self.members, self.min_survivors, self.colluders, self.neighbours)
         if not fewest <= self.shares_needed <= most:
@@ -131,7 +141,7 @@ class Session:
 def session_graph(members: int, min_survivors: int, colluders: int) -> tuple[int, int]:
     """Number of neighbours and of shares needed: 32 neighbours, or as many as the thresholds ask for, or everyone.
 
-    Raises ``InvalidInput`` when not even the full graph allows so many dropouts and colluders.
+    Raises ``InvalidInput`` when even the full graph does not allow this many dropouts and colluders.
     """
     least = smallest_min_survivors(members)
     if not least <= min_survivors <= members:
@@ -141,14 +151,14 @@ def session_graph(members: int, min_survivors: int, colluders: int) -> tuple[int
     fewest, most = _allowed_shares(members, min_survivors, colluders, neighbours)
     if fewest > most:
         raise InvalidInput(
-            f"{members} members cannot bear {members - min_survivors} dropouts and {colluders} colluders; "
+            f"{members} members cannot tolerate {members - min_survivors} dropouts and {colluders} colluders; "
             f"colluders must be at most {max(0, 2 * min_survivors - members - 2)}"
         )
     return neighbours, (fewest + most) // 2
 
 
 def smallest_min_survivors(members: int) -> int:
-    """⌊2M/3⌋ + 1: what keeps two halves of the members from being shown two truths."""
+    """⌊2M/3⌋ + 1: with fewer, the server could show two halves of the members different lists."""
     if members < 3:
         raise InvalidInput(f"members is {members}; below 3 a sum tells each member the other's vector")
     return 2 * members // 3 + 1

@@ -41,7 +41,7 @@ def _evaluate(coefficients: list[int], point: int) -> int:
 
 
 def combine(shares: Mapping[int, bytes]) -> bytes | None:
-    """The secret from exactly as many shares as are needed, by point; None when they are not shares of one."""
+    """The secret from exactly as many shares as are needed, by point; None if they do not belong to one secret."""
     numerators, divisor = _weights(tuple(shares))
     values = [int.from_bytes(share, "big") for share in shares.values()]
     secret = sum(value * weight for value, weight in zip(values, numerators, strict=True)) * divisor % PRIME

@@ -1,6 +1,6 @@
-"""Averages of the iterates: noise that rounds do not share cancels out in the model that is evaluated and released.
+"""Averages of the iterates: independent noise of the rounds cancels out in the model that is evaluated and released.
 
-Clients go on from the last iterate. An average is post-processing of released sums: it costs no privacy.
+Clients continue from the last iterate. An average is post-processing of released sums: it costs no privacy.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ExponentialAverage:
     Parameters
     ----------
     decay : float
-        In [0, 1); an iterate counts for about 1 / (1 − decay) rounds.
+        Decay in [0, 1); an iterate counts for about 1 / (1 − decay) rounds.
     """
 
     decay: float = 0.9
@@ -58,7 +58,7 @@ class ExponentialAverage:
 
 @dataclass(frozen=True, kw_only=True)
 class TailAverage:
-    """The mean of all iterates from a round on; before it, the last iterate.
+    """The mean of all iterates from round ``start`` on; before that, the last iterate.
 
     Parameters
     ----------

@@ -28,14 +28,14 @@ class DecodeMean:
 
 @dataclass(frozen=True, kw_only=True)
 class ErrorFeedback:
-    """What a decoder cannot explain in one round is kept, compressed, and tried again in the next.
+    """What the decoder cannot recover in one round is kept, compressed, and added to the next round.
 
     Parameters
     ----------
     rate : float
-        Server rate η_G.
+        Server rate η_G, above 0.
     momentum : float
-        ρ in [0, 1).
+        Momentum ρ in [0, 1).
 
     References
     ----------
@@ -71,7 +71,7 @@ class ErrorFeedback:
     def _noise(self, before: FloatArray, of_mean: float) -> FloatArray:
         """Variance of the noise in u, its covariance with that in e, and its variance in e, per measurement.
 
-        Exact for e as the sum of all that came in. Whatever noise was decoded has left e, so it is an upper bound.
+        Exact for e as the sum of everything that came in. Noise that was decoded has left e, so this is an upper bound.
         """
         in_u, shared, in_e = before.astype(np.float64)
         rate, rho = self.rate, self.momentum

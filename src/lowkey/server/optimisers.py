@@ -16,7 +16,7 @@ from lowkey.types import FloatArray
 
 @dataclass(frozen=True, kw_only=True)
 class Plain:
-    """step = rate · update; at the default rate federated averaging.
+    """step = rate · update; with the default rate this is federated averaging.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class Momentum:
     rate : float
         Server rate η.
     momentum : float
-        ρ in [0, 1).
+        Momentum ρ in [0, 1).
     """
 
     rate: float = 1.0
@@ -65,7 +65,7 @@ class Momentum:
 
 @dataclass(frozen=True, kw_only=True)
 class Adam:
-    """Steps relative to the size of each coordinate's signal: the known noise is taken off its second moment.
+    """Steps relative to the size of each coordinate's signal: the known noise is subtracted from its second moment.
 
     step = rate · m̂ / (√max(v̂ − n̂, 0) + floor), where m̂, v̂ and n̂ are averages, with their start corrected, of the
     update, of its square, and of the variance of its noise.
@@ -77,7 +77,7 @@ class Adam:
     beta1, beta2 : float
         Memory of the two moments, in [0, 1).
     floor : float
-        Added to the denominator, above 0: coordinates whose signal is far below it move in proportion to it.
+        Added to the denominator, above 0; coordinates whose signal is far below it move in proportion to their signal.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""The two halves of a server: gather what a round measured, then step the model. Pure, with visible states."""
+"""The three parts of a server: gather what a round measured, step the model, average. Pure, with visible states."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lowkey.protocols import Operator
 from lowkey.types import FloatArray
 
 State: TypeAlias = Mapping[str, FloatArray]
-"""What a part remembers between rounds, as named float32 arrays that a checkpoint can hold; empty for nothing."""
+"""What a part remembers between rounds, as named float32 arrays that checkpoints can hold; often empty."""
 
 Decode: TypeAlias = Callable[[FloatArray, float], Decoded]
 """The decoder of the scheme with the operator of the round: measurements and the noise in each, to an update."""
@@ -19,12 +19,12 @@ Decode: TypeAlias = Callable[[FloatArray, float], Decoded]
 
 @dataclass(frozen=True, kw_only=True)
 class Gathered:
-    """What came of the compressed domain in a round.
+    """What a round gave in the compressed domain.
 
     Attributes
     ----------
     state : State
-        For the next round.
+        State for the next round.
     decoded : Decoded
         The recovered update.
     noise : float
@@ -40,7 +40,7 @@ class Gathered:
 
 
 class Gather(Protocol):
-    """What happens in the compressed domain: memory of earlier rounds, and decoding. Changes no argument."""
+    """What happens in the compressed domain: memory of earlier rounds, and decoding. It changes no argument."""
 
     adds_rounds: ClassVar[bool]
     """True when it adds up measurements of several rounds, which must then have a common domain."""
@@ -53,7 +53,7 @@ class Gather(Protocol):
 
 
 class Optimiser(Protocol):
-    """What happens to the model: the step that it takes along a decoded update. Changes no argument."""
+    """What happens to the model: the step that it takes along a decoded update. It changes no argument."""
 
     def init(self, weights: FloatArray) -> State: ...
 
@@ -66,12 +66,12 @@ class Optimiser(Protocol):
 
 
 class Averaging(Protocol):
-    """Which model is evaluated and released, given the weights that clients train from. Changes no argument."""
+    """Which model is evaluated and released, given the weights that clients train from. It changes no argument."""
 
     def init(self, weights: FloatArray) -> State: ...
 
     def add(self, state: State, weights: FloatArray, round_number: int) -> State:
-        """Take the weights after a round into the average."""
+        """Add the weights after a round to the average."""
         ...
 
     def released(self, state: State, weights: FloatArray) -> FloatArray: ...

@@ -1,4 +1,4 @@
-"""Simulation on one machine: the same clients and rounds as deployed, in worker processes."""
+"""Simulation on one machine, with the same clients and rounds as in a deployment."""
 
 from lowkey.simulation.audit import Audit, run_audit
 from lowkey.simulation.experiment import run

@@ -1,4 +1,4 @@
-"""Auditing: attack the promise of one round, through all that a round is made of, and compare."""
+"""Auditing: attack whole rounds, and compare what the attacks prove with what is promised."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _BINS = 80
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """Histogram of the attacker's view of canaries, in clip norms: share of each bin over its width."""
+    """Histogram of what the attacker sees of canaries, in clip norms: fraction in each bin over its width."""
 
     edges: tuple[float, ...]
     present: tuple[float, ...]
@@ -42,12 +42,18 @@ class Audit:
 
     Attributes
     ----------
-    epsilon_claimed : of one round, for a client that is known to take part, at ``delta``.
-    two_world, one_run : what is proved of the true ε.
-    planted : the defect that was put in, to test the audit itself.
-    members, canaries, coordinates : of an attacked round.
-    rounds, masked_rounds : how many were played, and how many of them under secure aggregation.
-    seen : what the two-world attack was based on.
+    epsilon_claimed : float
+        ε claimed for one round, for a client that is known to take part, at ``delta``.
+    two_world, one_run : TwoWorldBound, OneRunBound
+        Lower bounds of the true ε.
+    planted : Defect or None
+        The defect that was planted to test the audit itself.
+    members, canaries, coordinates : int
+        How many of each an attacked round has.
+    rounds, masked_rounds : int
+        How many rounds were run, and how many of them under secure aggregation.
+    seen : Seen
+        What the two-world attack has seen.
     """
 
     epsilon_claimed: float
@@ -87,21 +93,31 @@ def run_audit(
     workers: int = 0,
     progress: Progress = lambda done, total: None,  # noqa: ARG005
 ) -> Audit:
-    """Attack rounds of this privacy.
+    """Attack rounds with these privacy settings.
 
     Parameters
     ----------
-    privacy : what is promised; resolved. Rosters are taken as known, so that no amplification by sampling is claimed.
-    members : of a roster.
-    trials : of the two-world attack, with a canary present, rounded up to whole rounds. Those without it come free.
-    canaries : of the one-run attack, rounded up to whole rounds. Each is in one round, present by a fair coin.
-    guesses : how many of the coins are guessed.
-    masked_rounds : how many rounds are summed under secure aggregation, which takes far longer for the same sums.
-    defect : planted to see that the audit finds it: noise a tenth too low, a tenth of the members gone with their
-        noise, or no clip.
-    secrets : of all participants; those of the operating system by default.
-    workers : processes; 0 plays all rounds in this one.
-    progress : told how many rounds are done, and of how many.
+    privacy : ClientPrivacy
+        What is promised; resolved. Rosters count as known, so no amplification by sampling is claimed.
+    members : int
+        Size of the roster.
+    trials : int
+        Trials of the two-world attack with a canary present, rounded up to whole rounds. Trials without it are free.
+    canaries : int
+        Canaries of the one-run attack, rounded up to whole rounds. Each is in one round, present by a fair coin.
+    guesses : int
+        How many of the coins are guessed.
+    masked_rounds : int
+        How many rounds are summed under secure aggregation, which takes far longer for the same sums.
+    defect : str or None
+        Defect to plant, to check that the audit finds it: "low-noise" (a tenth too low), "missing-shares" (a tenth of
+        the members gone with their noise) or "no-clipping".
+    secrets : Secrets or None
+        Secrets of all participants; by default those of the operating system.
+    workers : int
+        Number of processes; 0 runs all rounds in this process.
+    progress : Progress
+        Called with the number of rounds done and the number of all rounds.
 
     Guarantees
     ----------
@@ -127,8 +143,8 @@ def run_audit(
     presence = np.concatenate([np.ones((attacked, size), np.bool_), coins])
 
     views = np.empty((len(presence), setting.coordinates), np.float32)
-    played = partial(_play, setting, masked_rounds)
-    for number, view in enumerate(_each(played, list(enumerate(presence)), workers)):
+    run_one = partial(_run_one, setting, masked_rounds)
+    for number, view in enumerate(_each(run_one, list(enumerate(presence)), workers)):
         views[number] = view
         progress(number + 1, len(views))
 
@@ -174,20 +190,20 @@ def _seen(present: FloatArray, absent: FloatArray) -> Seen:
     return Seen(edges=shown[0], present=shown[1], absent=shown[2])
 
 
-def _play(setting: CanaryRounds, masked_rounds: int, numbered: tuple[int, NDArray[np.bool_]]) -> FloatArray:
+def _run_one(setting: CanaryRounds, masked_rounds: int, numbered: tuple[int, NDArray[np.bool_]]) -> FloatArray:
     number, present = numbered
-    return setting.play(number, present, masked=number < masked_rounds)
+    return setting.run(number, present, masked=number < masked_rounds)
 
 
 def _each(
-    played: Callable[[tuple[int, NDArray[np.bool_]]], FloatArray],
+    run_one: Callable[[tuple[int, NDArray[np.bool_]]], FloatArray],
     rounds: Iterable[tuple[int, NDArray[np.bool_]]],
     workers: int,
 ) -> Iterator[FloatArray]:
-    """What every round shows, in order, from so many processes."""
+    """What every round shows, in order, computed by this many processes."""
     if workers == 0:
-        yield from map(played, rounds)
+        yield from map(run_one, rounds)
         return
     context = mp.get_context("fork" if sys.platform == "linux" else "spawn")
     with context.Pool(workers, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)) as pool:
-        yield from pool.imap(played, rounds)
+        yield from pool.imap(run_one, rounds)

@@ -1,9 +1,10 @@
-"""Rounds made to attack: every honest member is a canary, all others do the worst that is tolerated.
+"""Rounds to attack: every honest member is a canary, all others do the worst that is tolerated.
 
 A canary's update is one number at a coordinate of its own, ten times the clip norm, so that every trial needs the clip.
 Nobody else touches that coordinate: it shows this one client and the noise of the round, and the coordinates of nobody
-show the noise alone. Noise is independent from coordinate to coordinate, so one round is as many trials as it has
-canaries. As many members as the noise is scaled for drop out, and as many add none, as if they had told theirs.
+show only the noise. Noise is independent from coordinate to coordinate, so one round is as many trials as it has
+canaries. As many members drop out as the noise is scaled for, and as many add no noise, as if they had told the
+server theirs.
 
 The codec is left out. It works before the clip and after the noise, where it cannot change what is promised.
 """
@@ -37,13 +38,16 @@ _MISSING = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class CanaryRounds:
-    """Setting of attacked rounds.
+    """Settings of the attacked rounds.
 
     Attributes
     ----------
-    privacy : what the server believes in; everyone is on the roster.
-    of_members : what members really do; differs where a defect is planted.
-    secrets : of server and members. Rounds of one number repeat each other if these do.
+    privacy : ClientMechanism
+        What the server expects; everyone is on the roster.
+    of_members : ClientMechanism
+        What members really do; it differs if a defect is planted.
+    secrets : Secrets
+        Secrets of server and members. Rounds of one number repeat each other if the secrets repeat.
     """
 
     privacy: ClientMechanism
@@ -52,7 +56,7 @@ class CanaryRounds:
 
     @classmethod
     def of(cls, privacy: ClientPrivacy, members: int, defect: Defect | None, secrets: Secrets) -> CanaryRounds:
-        """Rounds of this privacy for members of a known roster, with a defect planted or not."""
+        """Rounds with these privacy settings for members of a known roster, with a planted defect or None."""
         kept = _for_everyone(privacy, members)
         match defect:
             case None:
@@ -72,25 +76,29 @@ class CanaryRounds:
 
     @property
     def canaries(self) -> int:
-        """In every round: the members that stay and keep their noise to themselves."""
+        """How many canaries a round has: the members that stay and do not tell the server their noise."""
         return self.privacy.shares.honest
 
     @property
     def coordinates(self) -> int:
         return max(_COORDINATES, 2 * self.members)
 
-    def play(self, number: int, present: NDArray[np.bool_], *, masked: bool) -> FloatArray:
+    def run(self, number: int, present: NDArray[np.bool_], *, masked: bool) -> FloatArray:
         """The sum that one round releases, in clip norms.
 
         Parameters
         ----------
-        number : of the round, from 0.
-        present : for each canary, whether it contributes; those that do not send noise on zeros.
-        masked : sum under secure aggregation.
+        number : int
+            Number of the round, from 0.
+        present : NDArray[np.bool_]
+            For each canary, whether it contributes; those that do not send noise on zeros.
+        masked : bool
+            Whether to sum under secure aggregation.
 
         Returns
         -------
-        First the coordinate of each canary, then those of nobody.
+        array
+            The coordinate of each canary, then the coordinates that belong to nobody.
         """
         keys = SimulatedKeys(self.members, self.secrets)
         trainer = _Canaries(present * np.float32(_SIZE * self.privacy.clip_norm), self.coordinates)
@@ -146,7 +154,7 @@ class _Canaries:
 
 @dataclass(frozen=True, kw_only=True)
 class _WorstRoster:
-    """Satisfies :class:`lowkey.protocols.Ask`: after the honest members come those that collude, the last are gone."""
+    """Satisfies :class:`lowkey.protocols.Ask`: honest members first, then those that collude; the last drop out."""
 
     honest: InProcess
     colluding: InProcess
@@ -165,7 +173,7 @@ class _Tampered(ClientMechanism):
     Parameters
     ----------
     noise : float
-        Part of the agreed standard deviation that it adds.
+        Fraction of the agreed standard deviation that it adds.
     clips : bool
         Whether it clips.
     """
@@ -189,7 +197,7 @@ class _Tampered(ClientMechanism):
 
 
 def _for_everyone(privacy: ClientPrivacy, members: int) -> ClientMechanism:
-    """This privacy where everybody is on the roster and known to be, in every round."""
+    """These privacy settings where everybody is known to be on the roster of every round."""
     settings = replace(privacy, sampling="all", roster=None, max_contributions="unlimited")
     return ClientMechanism(settings=settings, sampling=make_sampling("all", population=members, cohort=members))
 

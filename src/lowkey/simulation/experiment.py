@@ -33,7 +33,7 @@ def run(
     config : Config
         From :func:`lowkey.load_config`.
     out : Path
-        Run directory, which gets everything; new, or with ``resume`` an existing one, whose settings must agree.
+        Run directory for all files; new, or with ``resume`` an existing one, whose settings must agree.
     observers : sequence of Observer
         Called with the metrics of every round.
     started : function

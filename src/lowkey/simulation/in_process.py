@@ -34,7 +34,7 @@ class InProcess:
 
 
 def answer(client: Client, state: ClientState, request: Request) -> tuple[ClientState, Reply]:
-    """Let one client handle one request; whatever it raises names the client and the stage."""
+    """Let one client handle one request; errors name the client and the stage."""
     try:
         return client.handle(state, request)
     except (ClientFailed, CannotContribute):

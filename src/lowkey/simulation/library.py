@@ -1,4 +1,4 @@
-"""The library's front door: your model, your clients' data, one call."""
+"""Simulation with your own model and your clients' data, in one call."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Simulation:
 
     @property
     def epsilon(self) -> Epsilon | None:
-        """What was spent; None where no finite ε is true."""
+        """The ε that was spent; None where no finite ε is true."""
         return self.records[-1].epsilon
 
 
@@ -68,30 +68,30 @@ def simulate(
     observers: Sequence[Observer] = (),
     secrets: Secrets | None = None,
 ) -> Simulation:
-    """Train ``model`` over ``clients`` by a scheme; on return the model holds the learned weights.
+    """Train ``model`` on the data of ``clients`` with a scheme; on return the model holds the learned weights.
 
     Parameters
     ----------
     scheme : Scheme
-        From :func:`lowkey.scheme`. Where its privacy has a target ε, the run stops before a round that would pass it.
+        From :func:`lowkey.scheme`. Where its privacy has a target ε, the run stops before a round that would exceed it.
     model : torch.nn.Module
         Its trainable float32 parameters are learned. Layers that keep running statistics are refused.
     clients : sequence of datasets
         One for each client: pairs (inputs, targets) or map-style datasets; they may be made on access.
-    test : dataset
-        Held-out data, in the same form. None: the model is not evaluated, or by ``evaluate``.
+    test : dataset or None
+        Held-out data, in the same form. With None the model is evaluated by ``evaluate``, or not at all.
     rounds : int
-        How many to play.
+        How many rounds to run.
     sgd : LocalSGD
         Local steps, batch size and rate.
     objective : Objective
-        Loss, metrics and choice of examples; by default cross-entropy and accuracy, of all examples.
+        Loss, metrics and choice of examples; by default cross-entropy and accuracy on all examples.
     evaluate : function
         Your own evaluation of a model vector, instead of the objective's on ``test``.
     workers : int or "auto"
-        Processes; "auto": one for each core; 0: none.
+        Number of worker processes; "auto" takes one for each core, 0 trains in this process.
     device : str
-        Such as "cpu" or "cuda".
+        Where to train, such as "cpu" or "cuda".
     observers : sequence of Observer
         Called with the metrics of every round.
     secrets : Secrets
@@ -99,7 +99,8 @@ def simulate(
 
     Raises
     ------
-    CannotContribute : when half of a cohort has nothing to send, because of empty data or updates that diverge.
+    CannotContribute
+        When half of a cohort has nothing to send, because of empty data or updates that diverge.
     """
     if not isinstance(clients, Sized):
         raise InvalidInput(f"clients is a {type(clients).__name__}, which has no length; pass a list of datasets")

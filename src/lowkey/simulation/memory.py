@@ -17,8 +17,9 @@ class Memory:
 
     Parameters
     ----------
-    path : file for the numbers of contributions, so that a client's limit outlives a crash; None keeps them in memory.
-        It belongs to the clients: whoever reads it learns who took part how often.
+    path : Path or None
+        File for the numbers of contributions, so that a client's limit outlives a crash; None keeps them in memory. It
+        belongs to the clients: it tells who took part how often.
 
     Guarantees
     ----------
@@ -38,7 +39,7 @@ class Memory:
         self._states[state.client] = state
 
     def prepare(self, requests: Mapping[ClientId, Request]) -> None:
-        """Make durable what the clients are about to spend."""
+        """Count, on disk, the contributions that the clients are about to make."""
         if self._path is None:
             return
         asked = {client: 1 for client, request in requests.items() if request.weights is not None}
@@ -57,4 +58,6 @@ def _read(path: Path) -> dict[ClientId, int]:
     try:
         return {int(client): int(n) for client, n in json.loads(path.read_text(encoding="utf-8")).items()}
     except (ValueError, AttributeError, TypeError) as error:
-        raise RunError(f"{path} cannot be read ({error}); restore it: it holds the clients' limits") from error
+        raise RunError(
+            f"{path} cannot be read ({error}); restore it from a copy: it counts contributions for the clients' limits"
+        ) from error

@@ -38,7 +38,7 @@ _STAGE_BYTES = 16
 @dataclass(frozen=True)
 class _Job:
     state: ClientState
-    request: Request  # without the model, which stands in shared memory
+    request: Request  # without the model, which is in shared memory
     has_model: bool
     slot: int
 
@@ -50,7 +50,7 @@ class _Done:
     state: ClientState
     tried: int = 0
     excuses: tuple[str, ...] = ()
-    reply: Reply | None = None  # without its vector, which stands in the slot; None of a client that dropped out
+    reply: Reply | None = None  # without its vector, which is in the slot; None for a client that dropped out
     vector: _Layout | None = None
     error: ClientFailed | None = None
 
@@ -76,7 +76,7 @@ class _Worker:
 
 
 class _SharedStageClock(StageClock):
-    """Leaves the name of the running stage where the parent still finds it if this process dies."""
+    """Writes the name of the running stage to shared memory, where the parent finds it if this process dies."""
 
     def __init__(self, memory: Any) -> None:
         super().__init__()
@@ -92,12 +92,16 @@ class WorkerPool:
 
     Parameters
     ----------
-    scheme, trainer, secrets : what every client is made of; data is shared with the workers, not copied, where the
-        system can fork.
-    workers : number of processes, each of one thread.
-    clock : gets the clients' seconds, summed over clients.
-    memory : what clients remember.
-    keys : of all clients; needed for secure aggregation.
+    scheme, trainer, secrets : Scheme, Trainer, Secrets
+        The parts of every client; data is shared with the workers, not copied, where the system can fork.
+    workers : int
+        Number of processes; each has one thread.
+    clock : StageClock
+        Gets the clients' seconds, summed over clients.
+    memory : Memory or None
+        The states that clients remember.
+    keys : Keys or None
+        Keys of all clients; needed for secure aggregation.
     """
 
     def __init__(
@@ -172,7 +176,7 @@ class WorkerPool:
                 worker.free.append(done.slot)
 
     def _drain(self) -> None:
-        """If the last round was abandoned half-way, let what still runs come to its end."""
+        """If the last round was abandoned half-way, wait until the jobs that still run are finished."""
         while any(worker.running for worker in self._workers):
             for worker, done in self._collect(ignore_errors=True).values():
                 worker.free.append(done.slot)
@@ -181,12 +185,14 @@ class WorkerPool:
         """Put the model of a round where every worker reads it."""
         models = {id(request.weights): request.weights for request in requests.values() if request.weights is not None}
         if len(models) > 1:
-            raise InvalidInput(f"the requests of one round carry {len(models)} different models; they must share one")
+            raise InvalidInput(
+                f"the requests of one round carry {len(models)} different models; they must carry the same"
+            )
         for model in models.values():
             self._model[:] = model
 
     def _hand_out(self, waiting: deque[tuple[ClientId, Request]]) -> None:
-        """Give every worker up to two tasks, so that it need not wait for the parent between clients."""
+        """Give every worker up to two jobs, so that it need not wait for the parent between clients."""
         for _ in range(2):
             for worker in self._workers:
                 if waiting and worker.free and len(worker.running) < 2:
@@ -239,9 +245,9 @@ def _serve(
     slots: list[Any],
     stage: Any,
 ) -> None:
-    """Body of a worker process: answer tasks until the parent closes the line or dies."""
+    """Body of a worker process: do jobs until the parent closes the connection or dies."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the parent may take it for Ctrl-C; here it just ends
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the parent may treat it as Ctrl-C; a worker just ends
     trainer.limit_threads(1)
     weights = np.frombuffer(model, np.float32)
     clock = _SharedStageClock(stage)

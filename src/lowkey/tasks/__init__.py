@@ -1,4 +1,4 @@
-"""Tasks: data, models, objectives and presets, a folder each. The paper's two are here; others are modules of yours."""
+"""Tasks: data, models, objectives and presets, a folder each. The paper's two are here; others are your own modules."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def find_task(name: str) -> Task:
         module = import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise  # something that the module needs
+            raise  # something else is missing, which the module imports
         raise ConfigError(
             f"task is {name!r}, which is neither a task of Lowkey ({', '.join(TASKS)}) nor a module that can be "
             f"imported here; go to its directory, or name its TOML file{nearest(name, TASKS)}"
@@ -36,7 +36,7 @@ def find_task(name: str) -> Task:
 
 
 def look_in(directory: Path) -> None:
-    """Find modules of yours in this directory, too, after all other places."""
+    """Also look for modules in this directory, after all other places."""
     place = str(directory.resolve())
     if place not in sys.path:
         sys.path.append(place)

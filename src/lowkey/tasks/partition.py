@@ -23,7 +23,7 @@ class Partition:
 
     def __getitem__(self, client: int) -> NDArray[np.intp]:
         if not 0 <= client < len(self):
-            raise IndexError(f"client {client} of {len(self)}")
+            raise IndexError(f"client is {client}; it must lie in 0 … {len(self) - 1}")
         return self.rows[self.starts[client] : self.starts[client + 1]]
 
     @property
@@ -36,10 +36,10 @@ def _from_sizes(rows: NDArray[np.intp], sizes: NDArray[np.intp]) -> Partition:
 
 
 def _check(num_examples: int, num_clients: int) -> None:
-    checks.at_least("data.clients", num_clients, 1)
+    checks.at_least("federation.clients", num_clients, 1)
     if num_clients > num_examples:
         raise InvalidInput(
-            f"data.clients is {num_clients}, but there are only {num_examples} examples; every client needs one"
+            f"federation.clients is {num_clients}, but there are only {num_examples} examples; every client needs one"
         )
 
 
@@ -53,10 +53,10 @@ def iid_shards(num_examples: int, num_clients: int, rng: np.random.Generator) ->
 
 
 def dirichlet_shards(labels: ArrayLike, num_clients: int, alpha: float, rng: np.random.Generator) -> Partition:
-    """Label skew: each class is spread over the clients by shares drawn from Dirichlet(alpha).
+    """Label skew: each class is spread over the clients by fractions drawn from Dirichlet(alpha).
 
     Small ``alpha`` gives clients of few classes and unequal size; large ``alpha`` approaches IID. Every client gets at
-    least one example: empty ones take one from the largest.
+    least one example: an empty client takes one from the largest.
 
     References
     ----------
@@ -68,8 +68,8 @@ def dirichlet_shards(labels: ArrayLike, num_clients: int, alpha: float, rng: np.
     owner = np.empty(len(values), np.intp)
     for label in np.unique(values):
         members = rng.permutation(np.flatnonzero(values == label))
-        shares = rng.dirichlet(np.full(num_clients, alpha))
-        cuts = np.rint(np.cumsum(shares) * len(members)).astype(np.intp)[:-1]
+        fractions = rng.dirichlet(np.full(num_clients, alpha))
+        cuts = np.rint(np.cumsum(fractions) * len(members)).astype(np.intp)[:-1]
         owner[members] = np.searchsorted(cuts, np.arange(len(members)), side="right")
     sizes = np.bincount(owner, minlength=num_clients)
     for client in np.flatnonzero(sizes == 0):

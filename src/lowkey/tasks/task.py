@@ -1,4 +1,4 @@
-"""What is learned from what, and how it is judged: one record for presets, simulations, apps and your modules."""
+"""What is learned from what, and how it is judged: one record for presets, simulations, apps and your own modules."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from lowkey import checks
 from lowkey.errors import ConfigError
 from lowkey.types import ClientId
 
-if TYPE_CHECKING:  # PyTorch is imported where a model is made, and not to read a configuration
+if TYPE_CHECKING:  # PyTorch is imported when a model is made, not when a configuration is read
     from lowkey.learning import ClientDatasets, Examples, Objective
 
 NodeSettings: TypeAlias = Mapping[str, Any]
-"""What a node was started with: ``flower-supernode --node-config``."""
+"""The settings that a node was started with: ``flower-supernode --node-config``."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoSettings:
-    """The table of a task that has nothing to choose."""
+    """The table of a task that has no settings."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """A task with everything that was chosen about it: what all functions of a task are given.
+    """A task with everything that was chosen for it: the argument of all functions of a task.
 
     Attributes
     ----------
     data, model : Any
-        The tables ``[data]`` and ``[model]`` of the configuration, as records of the task's own.
+        The tables ``[data]`` and ``[model]`` of the configuration, as the task's own records.
     clients : int
-        How many clients there are.
+        Number of clients.
     seed : int
         Names reproducible choices, such as first weights and who holds which example.
     """
@@ -44,7 +44,7 @@ class Study:
 
 @dataclass(frozen=True)
 class Score:
-    """A metric that runs are judged by: its name in the metrics, and in words."""
+    """A metric by which runs are judged: its name in the metrics, and a label for people."""
 
     name: str
     label: str
@@ -88,7 +88,7 @@ def _no_test(study: Study) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What is learned from what. Each function is called where its result is needed, and nowhere else.
+    """What is learned from what. Each function is called only where its result is needed.
 
     Parameters
     ----------
@@ -97,21 +97,21 @@ class Task:
     clients : function of a Study, or None
         The datasets of all clients, for simulations; they may be made on access.
     local_data : function of a Study and the node's settings, or None
-        The examples at one node. None: those of ``clients`` under the number of the node's client.
+        The examples at one node. None takes those of ``clients`` for the node's client.
     test : function of a Study
-        What the server judges the model by; it may give None.
+        Test examples, by which the server evaluates the model; it may return None.
     objective : function of a Study
         Loss, metrics and choice of examples; by default cross-entropy and accuracy.
     scores : tuple of Score
-        Metrics that count; the best round is the one that is best by the first.
+        Metrics by which runs are judged; the best round is the best by the first of them.
     columns : tuple of str
-        More metrics that the report's table shows.
+        More metrics for the table of the report.
     figures : tuple of str
         More pictures for the report, by their names in ``lowkey.report.FIGURES``.
     words : Words
-        For these pictures.
+        What the outcomes are called in these pictures.
     notes : function of the runs in a report
-        Sentences about reading their figures; only of tasks that come with Lowkey.
+        Returns sentences that explain their figures; used for tasks that come with Lowkey only.
     data, model_settings : type
         Records of the tables ``[data]`` and ``[model]``: frozen dataclasses whose fields are the settings.
     presets : str or None
@@ -119,8 +119,8 @@ class Task:
     describe : function of a Study, or None
         Figures about the data, for ``lowkey data describe``.
     check_file : function, or None
-        Of the name of a public file, its path, and whether any version will do: what the file holds, for ``lowkey data
-        check``. None where it does not know the name.
+        Takes the name of a public file, its path, and whether any version will do; returns what the file holds, for
+        ``lowkey data check``, or None if it does not know the name.
     """
 
     model: Callable[[Study], Any]
@@ -153,7 +153,7 @@ class Task:
         """The datasets of all clients, one for each of ``study.clients``."""
         if self.clients is None:
             raise ConfigError(
-                "this task says what one node holds (local_data), not what all clients hold; to simulate it, give it "
+                "this task knows the data of one node (local_data), not of all clients; to simulate it, give it "
                 "clients, too, or run it on Flower"
             )
         found = self.clients(study)

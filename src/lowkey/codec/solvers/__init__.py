@@ -2,8 +2,8 @@
 
     minimise over s   ½‖y − Θs‖² + λ‖s‖₁,   Θ = first k rows of the orthonormal DCT of one block
 
-All are called alike and leave the same :class:`Solution`; what they reached is judged by :func:`certify`, which
-trusts nothing they computed.
+All solvers have the same signature and return a :class:`Solution`. :func:`certify` judges what they reached, and trusts
+nothing that they computed.
 """
 
 from __future__ import annotations

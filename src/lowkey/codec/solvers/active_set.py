@@ -31,13 +31,13 @@ from lowkey.codec.solvers.peaks import certify_lowered, gram_table
 from lowkey.codec.solvers.problem import Problem, Solution
 from lowkey.codec.solvers.threads import Threads
 
-_INNER = 0.3  # how far the working set is solved, relative to the gap that is left: more would be thrown away
+_INNER = 0.3  # how far the working set is solved, relative to the remaining gap: more accuracy would be wasted
 _LARGE_AT_FIRST, _LARGE = 700, 900  # working set, which still grows, from which transforms are cheaper than its Gram
 
 
 def by_active_set(problem: Problem, *, tolerance: float, max_iterations: int) -> Solution:
-    """Uses as many threads as ``scipy.fft.get_workers`` says."""
-    from lowkey.codec.solvers.kernels import improve_blocks  # compiled on first use, so not before it is needed
+    """Solve all blocks with as many threads as ``scipy.fft.get_workers`` says."""
+    from lowkey.codec.solvers.kernels import improve_blocks  # compiled on import, so imported only when needed
 
     y, length = problem.y, problem.length
     table, lam = gram_table(length, y.shape[1]).astype(y.dtype), y.dtype.type(problem.lam)

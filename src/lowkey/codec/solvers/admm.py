@@ -23,8 +23,8 @@ _THRESHOLD = 6.5  # λ/ρ over the typical size of Θᵀy, by experiment: half c
 
 
 def by_admm(problem: Problem, *, tolerance: float, max_iterations: int) -> Solution:
-    """Converges for any λ > 0, in about a hundred iterations at useful ones. Finished blocks are set aside."""
-    from lowkey.codec.solvers.kernels import relax_blocks  # compiled on first use, so not before it is needed
+    """Solve all blocks for any λ > 0, in about a hundred iterations at a useful λ. Finished blocks are set aside."""
+    from lowkey.codec.solvers.kernels import relax_blocks  # compiled on import, so imported only when needed
 
     y, kept, number = problem.y, problem.y.shape[1], problem.y.dtype.type
     solution = np.zeros((len(y), problem.length), y.dtype)
@@ -37,7 +37,7 @@ def by_admm(problem: Problem, *, tolerance: float, max_iterations: int) -> Solut
     objective, gap = np.zeros(len(y)), np.zeros(len(y))
     live = np.arange(len(y))
     pull = y / (1 + rho)
-    check_at = 25  # no useful problem is near sooner
+    check_at = 25  # no useful problem is near the optimum sooner
     with Threads() as threads:
         for iteration in range(1, max_iterations + 1):
             spectrum: Floats = scipy.fft.dct(v, norm="ortho", overwrite_x=True)

@@ -1,4 +1,4 @@
-"""How close to the optimum a solution is, computed from the solution and the data alone."""
+"""How close to the optimum a solution is, computed only from the solution and the data."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Certificate:
 
 
 def certify(problem: Problem, s: Floats | None = None) -> Certificate:
-    """Judge block solutions (B, L), or zero when there are none yet.
+    """Judge block solutions (B, L), or the zero solution if ``s`` is None.
 
     The residual, shrunk until ‖Θᵀθ‖∞ ≤ λ, is feasible in the dual: no optimum is more than ``gap`` below.
 
@@ -38,7 +38,7 @@ def certify(problem: Problem, s: Floats | None = None) -> Certificate:
         l1_norm, spectrum = np.abs(s).sum(axis=1, dtype=np.float64), scipy.fft.dct(s, norm="ortho")
         residual = y - spectrum[:, :kept]
     spectrum[:, :kept], spectrum[:, kept:] = residual, 0.0
-    correlation: Floats = scipy.fft.idct(spectrum, norm="ortho", overwrite_x=True)  # where it is: memory is dear
+    correlation: Floats = scipy.fft.idct(spectrum, norm="ortho", overwrite_x=True)  # in place, to save memory
     steepest = np.maximum(correlation.max(axis=1), -correlation.min(axis=1)).astype(np.float64)
     shrink = np.minimum(1.0, lam / np.maximum(steepest, np.finfo(np.float64).tiny))
     residual_square = np.einsum("ij,ij->i", residual, residual, dtype=np.float64)

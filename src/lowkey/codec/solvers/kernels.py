@@ -7,7 +7,7 @@ from numba import njit
 
 _PASSES = 100  # over the working set between two certificates, at most
 _SWEEPS = 10  # over the peaks, at most: lowering one may raise another
-_NEGLIGIBLE = 0.3  # steps below this share of the accuracy cost more than they bring
+_NEGLIGIBLE = 0.3  # steps below this fraction of the accuracy cost more than they gain
 
 
 @njit(cache=True, nogil=True, fastmath=True)

@@ -2,8 +2,8 @@
 
 Near the optimum the objective is right long before the gap says so: the dual point is the residual, shrunk until no
 correlation exceeds λ, and a single peak shrinks it for the whole block. One exact step of coordinate descent at each
-peak, with correlations of all coordinates kept up to date, takes the peaks away where a solver would need many more
-iterations over everything.
+peak, with correlations of all coordinates kept up to date, removes the peaks where a solver would need many more
+iterations over all coordinates.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NEAR = 10.0  # gap over tolerance below which little but peaks is left, by expe
 
 def certify_lowered(problem: Problem, s: Floats, tolerance: float, threads: Threads) -> Certificate:
     """Judge ``s``; if it is near the optimum, lower its peaks in place and judge it again."""
-    from lowkey.codec.solvers.kernels import lower_peaks  # compiled on first use, so not before it is needed
+    from lowkey.codec.solvers.kernels import lower_peaks  # compiled on import, so imported only when needed
 
     state = certify(problem, s)
     if state.reached(tolerance) or not state.reached(_NEAR * tolerance):

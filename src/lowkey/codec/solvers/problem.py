@@ -1,4 +1,4 @@
-"""What a solver is given, and what it gives back."""
+"""What a solver gets, and what it returns."""
 
 from __future__ import annotations
 
@@ -18,9 +18,12 @@ class Problem:
 
     Attributes
     ----------
-    y : measurements, shape (B, k).
-    lam : λ > 0, the same for all blocks.
-    length : L, coordinates of a block.
+    y : Floats
+        Measurements, shape (B, k).
+    lam : float
+        λ > 0, the same for all blocks.
+    length : int
+        L, the number of coordinates of a block.
     """
 
     y: Floats = field(repr=False)

@@ -14,7 +14,7 @@ _SLICES = 4  # per thread: blocks differ in effort
 
 
 class Threads:
-    """Use as a context manager."""
+    """A pool of threads; use it as a context manager."""
 
     def __init__(self) -> None:
         self._count = scipy.fft.get_workers()

@@ -1,4 +1,4 @@
-"""What every way to add up vectors is given, and what it gives back."""
+"""What every aggregator is given, and what it returns."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ class Attempt:
     Attributes
     ----------
     scheme, state : Scheme, RunState
-        The way to learn, and how far it has come.
+        How to learn, and the state after the last round.
     number, attempt : int
-        The round, from 1, and the attempt at it, from 0.
+        Numbers of the round, from 1, and of the attempt at it, from 0.
     operator : Operator
-        Of this round.
+        The operator of this round.
     cohort : Cohort
         Who takes part.
     ledger : Ledger
         Told what a private round costs, before its sum can be known.
     verify_keys : VerifyKeys
-        Of the enrolled clients; needed under secure aggregation.
+        Public keys of the enrolled clients; needed under secure aggregation.
     clock : StageClock
         Gets the seconds of each stage.
     """
@@ -58,14 +58,14 @@ class Attempt:
 
     @property
     def requests(self) -> Requests:
-        """Asks every member for its vector; those that only add noise get no model."""
+        """Requests that ask every member for its vector; members that only add noise get no model."""
         common = Request(round=self.number, attempt=self.attempt, clip_norm=self.clip_norm)
         asked = Request(round=self.number, attempt=self.attempt, clip_norm=self.clip_norm, weights=self.state.weights)
         members = dict.fromkeys(self.cohort.contributors, asked)
         return members | dict.fromkeys(self.cohort.noise_only, common)
 
     def require_survivors(self, answered: int) -> None:
-        """Fail, before anything is released, when too few have answered."""
+        """Fail, before anything is released, if too few members have answered."""
         privacy = self.scheme.privacy
         if answered < privacy.min_survivors:
             raise RoundFailed(
@@ -80,14 +80,14 @@ class Attempt:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """The mean of a round, and what may be said about how it came about.
+    """The mean of a round, and what may be published about it.
 
     Attributes
     ----------
     mean : Mean
-        Value, known noise, S of the next round.
+        Its value, the noise that is known to be in it, and S of the next round.
     survivors : int
-        Clients whose vectors are in it.
+        How many clients' vectors are in it.
     median_norm : float or None
         Typical norm of openly sent vectors, which helps to choose a bound; None in private schemes.
     """

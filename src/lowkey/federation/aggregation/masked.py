@@ -26,7 +26,7 @@ Message = TypeVar("Message", Advert, SealedShares, Confirmation, Revealed)
 
 
 def masked_mean(attempt: Attempt) -> Generator[Requests, Replies, Outcome]:
-    """Keys, shares, masked vectors, confirmations; then, paid for, what takes the masks off the sum."""
+    """Keys, shares, masked vectors, confirmations; then, after the price is paid, the shares that unmask the sum."""
     return (yield from private_mean(attempt, _masked_sum))
 
 
@@ -67,7 +67,7 @@ def _masked_sum(attempt: Attempt, pay: Pay) -> Generator[Requests, Replies, tupl
 
 
 def _messages(attempt: Attempt, replies: Replies, kind: type[Message]) -> dict[ClientId, Message]:
-    """What members say in one step, by sender; whatever is not of this kind and attempt is left out."""
+    """The messages of one step by sender; anything of another kind or attempt is left out."""
     members = set(attempt.cohort.roster)
     return {
         client: reply.message

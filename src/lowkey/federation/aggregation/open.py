@@ -17,7 +17,7 @@ from lowkey.types import ClientId, FloatArray
 
 
 def open_mean(attempt: Attempt) -> Generator[Requests, Replies, Outcome]:
-    """Who does not answer is left out, if enough do."""
+    """The weighted mean of all answers; the attempt fails if too few clients answer."""
     requests, length = attempt.requests, attempt.operator.num_measurements
     replies = yield requests
     total, weight, norms = np.zeros(length, np.float32), 0.0, []
@@ -37,7 +37,7 @@ def open_mean(attempt: Attempt) -> Generator[Requests, Replies, Outcome]:
 
 
 def _vector(attempt: Attempt, client: ClientId, reply: Reply, missing: set[ClientId]) -> FloatArray:
-    """The vector of a reply; one that cannot be used is a defect, and names its client."""
+    """The vector of a reply; a vector that cannot be used is a defect, and the error names its client."""
     if client not in missing:
         raise ClientFailed(client, "reply", "it was not asked, or has answered already")
     if not attempt.belongs(reply):
@@ -50,5 +50,5 @@ def _vector(attempt: Attempt, client: ClientId, reply: Reply, missing: set[Clien
     except InvalidInput as error:
         raise ClientFailed(client, "reply", str(error)) from error
     if not (reply.weight > 0 and math.isfinite(reply.weight)):
-        raise ClientFailed(client, "reply", f"its weight is {reply.weight}; it must be above 0")
+        raise ClientFailed(client, "reply", f"its weight is {reply.weight}; it must be finite and above 0")
     return vector

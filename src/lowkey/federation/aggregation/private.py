@@ -1,4 +1,4 @@
-"""What both private ways have in common: the price is durable before the sum can be known, then the sum is read."""
+"""What both private aggregators do: make the price durable before the sum can be known, then read the sum."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from lowkey.types import Words
 
 Pay: TypeAlias = Callable[[], None]
 IntegerSum: TypeAlias = Callable[[Attempt, Pay], Generator[Requests, Replies, tuple[Words, int]]]
-"""Adds up the members' integers; calls the second argument before it can know the sum. Gives sum and survivors."""
+"""Adds up the members' integers; calls its second argument before it can know the sum. Returns sum and survivors."""
 
 
 def private_mean(attempt: Attempt, integer_sum: IntegerSum) -> Generator[Requests, Replies, Outcome]:
-    """The noisy sum of integers over a public number.
+    """The noisy sum of integers, divided by a public number.
 
     Guarantees
     ----------

@@ -40,7 +40,7 @@ class CNNSettings:
     Parameters
     ----------
     filters : tuple of two int
-        Of the two convolutions.
+        Number of filters of the two convolutions.
     hidden : int
         Units of the hidden layer.
     """

@@ -20,7 +20,7 @@ class FashionCNN(nn.Module):
         self.dense2 = nn.Linear(hidden, classes)
 
     def forward(self, images: Tensor) -> Tensor:
-        # Channels last, the faster layout on CPU; with one channel PyTorch tells it by the strides alone.
+        # Channels last, the faster layout on CPU; with one channel PyTorch recognises it by the strides alone.
         x = images.reshape(-1, 28, 28, 1).permute(0, 3, 1, 2)
         x = F.relu(F.max_pool2d(self.conv1(x), 2))  # ReLU and maximum commute; this way round is cheaper
         x = F.relu(F.max_pool2d(self.conv2(x), 2))

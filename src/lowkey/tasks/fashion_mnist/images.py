@@ -1,6 +1,6 @@
 """Fashion-MNIST: 60,000 training and 10,000 test images of clothes, 28×28 grey, 10 classes (Zalando SE, MIT licence).
 
-Archives of different sources are compressed differently, so checksums are of the *decompressed* files.
+Archives from different sources are compressed differently, so the checksums are those of the *decompressed* files.
 """
 
 from __future__ import annotations
@@ -68,13 +68,14 @@ def _examples(images: NDArray[np.uint8], labels: NDArray[np.uint8]) -> tuple[NDA
 
 
 def load_fashion_mnist(source: str | Path = "auto") -> ImageData:
-    """Load the data, checksums verified.
+    """Load the data and verify its checksums.
 
     Parameters
     ----------
-    source : "auto" takes the first of the cache directory and Debian's package dataset-fashion-mnist, else downloads;
-        "bundled" is the sample of 4,000 + 1,000 images inside this package; "download" fetches into the cache;
-        anything else is a directory with the four IDX files, plain or gzipped.
+    source : str or Path
+        "auto" takes the cache directory, else Debian's package dataset-fashion-mnist, else downloads;
+        "bundled" is the sample of 4,000 + 1,000 images inside this package; "download" fetches into the cache; anything
+        else is a directory with the four IDX files, plain or gzipped.
     """
     if str(source) == "bundled":
         return _bundled()
@@ -140,7 +141,7 @@ def _array(parts: dict[str, bytes], name: str) -> NDArray[np.uint8]:
 
 
 def _download(directory: Path, base: str) -> ImageData:
-    """Fetch what is missing; a file appears under its name only after its checksum was verified."""
+    """Fetch missing files; a file appears under its name only after its checksum was verified."""
     directory.mkdir(parents=True, exist_ok=True)
     for name in SHA256:
         if (directory / name).exists() or (directory / f"{name}.gz").exists():

@@ -1,7 +1,7 @@
 """Who will die in hospital: the second task of the paper, on public admissions and on a synthetic stand-in.
 
 Sparse features, divided among virtual or real hospitals. Its data needs polars and scikit-learn (the extra
-``hospital``), which no other part of Lowkey does; they are imported where rows are read.
+``hospital``), which no other part of Lowkey needs; they are imported where rows are read.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ class AdmissionSettings:
     Parameters
     ----------
     name : {"diabetes130", "sih-sus", "synthetic"}
-        Whose admissions.
+        Which admissions.
     source : str
         The file, a directory that holds it, or "auto": see docs/hospital.md.
     division : {"iid", "natural"}
         Virtual hospitals of equal size, as in the paper, or the real ones.
     features : tuple of str, or None
-        What to learn from. None: the default of the source.
+        What to learn from. None takes the default of the source.
     min_count : int
-        Training rows that a category or code needs for a column of its own.
+        How many training rows a category or code needs to get its own column.
     min_deaths : int
-        In the training rows of every hospital.
+        Deaths that every hospital needs in its training rows.
     min_admissions : int
-        Below which a real hospital is left out.
+        Admissions below which a real hospital is left out.
     test_share : float
-        Share of the patients that is held out.
+        Fraction of the patients that is held out.
     pooled : bool
-        One client holds all data: the ceiling without a federation.
+        Whether one client holds all data: what could be learned without a federation.
     scale : float
-        Of synthetic hospitals: share of the paper's admissions.
+        For synthetic hospitals, the number of admissions as a fraction of the paper's.
     any_version : bool
         Accept a file that is not the reference file.
     """

@@ -1,4 +1,4 @@
-"""Hospital admissions before they are numbers: columns by kind, label, and who was where."""
+"""Hospital admissions before they are encoded: columns by kind, labels, ids of patients and hospitals."""
 
 from __future__ import annotations
 
@@ -17,13 +17,20 @@ class Admissions:
 
     Parameters
     ----------
-    source : where the rows come from.
-    numeric : numbers, missing ones null; to be scaled to [0, 1].
-    categorical : text, never null; one of several values each, to be one-hot encoded.
-    codes : lists of text; any number of values each, to become indicators.
-    died : whether the patient died in hospital: the label.
-    patients : id of each row's patient; None where the source has none, and rows count as different patients.
-    hospitals : id of each row's hospital, or None.
+    source : str
+        Where the rows come from.
+    numeric : pl.DataFrame
+        Numbers, null where missing; they will be scaled to [0, 1].
+    categorical : pl.DataFrame
+        Text, never null; each has one of several values, and will be one-hot encoded.
+    codes : pl.DataFrame
+        Lists of text; each has any number of values, which will become indicators.
+    died : NDArray[np.bool_]
+        Whether the patient died in hospital: the label.
+    patients : NDArray[np.str_] or None
+        Id of each row's patient; with None every row counts as a different patient.
+    hospitals : NDArray[np.str_] or None
+        Id of each row's hospital, or None.
     """
 
     source: str

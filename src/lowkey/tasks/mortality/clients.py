@@ -17,7 +17,7 @@ from lowkey.tasks.partition import Partition, by_ids
 class HospitalData:
     """Sparse training rows with their division among clients, and the union of all held-out rows.
 
-    Nothing here is dense: who needs dense rows chooses few and asks for ``train[rows].toarray()``.
+    Nothing here is dense: for dense rows, choose few and call ``train[rows].toarray()``.
     """
 
     source: str
@@ -31,11 +31,11 @@ class HospitalData:
     excluded_admissions: int = 0
 
     def pooled(self) -> HospitalData:
-        """The same rows in the hands of one client: what training without a federation would learn from."""
+        """The same rows, all held by one client: what training without a federation would learn from."""
         return replace(self, clients=by_ids(np.zeros(len(self.train_died), np.intp)))
 
     def summary(self) -> dict[str, float]:
-        """Counts of everything."""
+        """Numbers of features, clients, admissions and deaths."""
         return {
             "features": len(self.feature_names),
             "clients": len(self.clients),
@@ -52,7 +52,7 @@ class HospitalData:
 
 @dataclass(frozen=True)
 class HospitalClients:
-    """Datasets of all clients, made on access: sparse features and 1.0 for each death, of one client at a time."""
+    """Datasets of all clients, made on access: sparse features and 1.0 for each death, for one client at a time."""
 
     data: HospitalData
 
@@ -71,10 +71,14 @@ def make_hospital_data(
 
     Parameters
     ----------
-    admissions : of :func:`load_admissions`.
-    layout : virtual or real hospitals, and who is held out.
-    rng : of the division.
-    min_count : training rows that a category or code needs for a column of its own.
+    admissions : Admissions
+        From :func:`load_admissions`.
+    layout : Layout
+        Virtual or real hospitals, and who is held out.
+    rng : np.random.Generator
+        Decides the division.
+    min_count : int
+        How many training rows a category or code needs to get its own column.
 
     Guarantees
     ----------

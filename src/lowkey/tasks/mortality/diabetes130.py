@@ -1,7 +1,7 @@
 """Diabetes 130-US hospitals, 1999-2008: stays of patients with diabetes (UCI 296; Strack et al., 2014; CC BY 4.0).
 
-It has no hospital id. Two of its features know more than the first day, as the paper's did not: drugs cover the whole
-stay, and diagnoses are coded at discharge, which is why ``icd9`` is no default. ``medications``, the number of distinct
+It has no hospital id. Unlike the paper's, two of its features know more than the first day: drugs cover the whole stay,
+and diagnoses are coded at discharge, which is why ``icd9`` is not a default. ``medications``, the number of distinct
 drugs, stands for the paper's medication regimen complexity index.
 """
 

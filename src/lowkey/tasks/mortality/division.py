@@ -1,4 +1,4 @@
-"""Who trains where: held-out patients, virtual hospitals as in the paper, or the real ones."""
+"""Division of admissions: held-out patients, and virtual hospitals as in the paper, or the real ones."""
 
 from __future__ import annotations
 
@@ -24,14 +24,20 @@ class Layout:
 
     Parameters
     ----------
-    kind : "virtual" deals training patients at random to hospitals of equal size, as the paper does; "natural" makes
-        each real hospital a client.
-    clients : how many virtual hospitals to make; unset: as many as have ``admissions_per_client``.
-    admissions_per_client : training admissions of a virtual hospital; the last takes what is left over.
-    min_deaths : patients that died, in the training rows of every client. Virtual hospitals are dealt so; a real
+    kind : {"virtual", "natural"}
+        "virtual" deals training patients at random to hospitals of equal size, as in the paper; "natural" makes each
+        real hospital a client.
+    clients : int or None
+        How many virtual hospitals to make; None makes as many as ``admissions_per_client`` allows.
+    admissions_per_client : int
+        Training admissions of a virtual hospital; the last takes what is left over.
+    min_deaths : int
+        Patients that died, in the training rows of every client. Virtual hospitals are dealt at least that many; a real
         hospital with fewer is left out. With 0, clients may be unable to balance their classes.
-    min_admissions : admissions, of training and test together, below which a real hospital is left out.
-    test_share : share of patients that is held out.
+    min_admissions : int
+        Admissions, of training and test together, below which a real hospital is left out.
+    test_share : float
+        Fraction of patients that is held out.
     """
 
     kind: Kind = "virtual"
@@ -76,17 +82,22 @@ def divide(
 ) -> Division:
     """Hold out patients, then make clients of the others.
 
-    The held-out share is the same, to within one patient, among those who died and those who survived, and in every
+    The held-out fraction is the same, to within one patient, among those who died and those who survived, and in every
     real hospital; only a death that training needs for ``min_deaths``, and the only survivor, are never held out. Where
     rows have no patient ids, which real hospitals are left out does not depend on ``rng``.
 
     Parameters
     ----------
-    died : label of each row.
-    layout : what to make.
-    rng : decides who is held out and who goes where.
-    patients : id of each row's patient; without it every row is a patient of its own.
-    hospitals : id of each row's hospital, which "natural" needs.
+    died : Labels
+        Label of each row.
+    layout : Layout
+        How to divide.
+    rng : np.random.Generator
+        Decides who is held out and who goes where.
+    patients : Ids or None
+        Id of each row's patient; with None every row counts as a different patient.
+    hospitals : Ids or None
+        Id of each row's hospital, which "natural" needs.
 
     Guarantees
     ----------
@@ -124,7 +135,7 @@ def divide(
 
 
 def _held_out(died: Labels, group: Rows, layout: Layout, rng: np.random.Generator) -> Labels:
-    """A systematic sample: every k-th patient along an order sorted by group and outcome, and else random."""
+    """A systematic sample: every k-th patient along an order sorted by group and outcome, and random otherwise."""
     shuffled = rng.permutation(int(group.max()) + 1)[group]
     order = np.lexsort((rng.random(len(group)), died, shuffled))
     test = np.empty(len(group), bool)
@@ -150,7 +161,7 @@ def _large_enough(died: Labels, hospital: Rows, tested: Labels, layout: Layout) 
 
 
 def _deal(sizes: Rows, died: Labels, trains: Labels, layout: Layout, rng: np.random.Generator) -> Rows:
-    """Virtual hospital of each training patient (others: −1): first the deaths that each needs, then anyone."""
+    """Virtual hospital of each training patient (others: −1): first the deaths that each needs, then all others."""
     total = int(sizes[trains].sum())
     count = layout.clients or max(1, total // layout.admissions_per_client)
     per_client = total // count if layout.clients else layout.admissions_per_client

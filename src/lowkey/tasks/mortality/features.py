@@ -1,4 +1,4 @@
-"""From columns to sparse numbers, fitted on training rows alone."""
+"""From columns to sparse numbers, fitted only on training rows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class FeatureEncoder:
     vocabularies: dict[str, pl.Series] = field(repr=False)
 
     def __call__(self, admissions: Admissions, rows: Rows) -> SparseRows:
-        """Sparse rows of the given admissions, with one column for each of ``names``; never dense on the way."""
+        """Sparse rows of the given admissions, with one column for each of ``names``; never made dense."""
         if admissions.columns != self.columns:
             raise InvalidInput(
                 f"admissions have the features {', '.join(admissions.columns)}; the encoder was fitted to "
@@ -61,14 +61,18 @@ def fit_features(admissions: Admissions, rows: Rows, *, min_count: int = 100) ->
 
     Parameters
     ----------
-    admissions : all rows.
-    rows : those to learn from.
-    min_count : a category or code must be in this many of them to get a column of its own; the paper's 100.
+    admissions : Admissions
+        All rows.
+    rows : Rows
+        The training rows.
+    min_count : int
+        How many training rows a category or code needs to get its own column; 100 in the paper.
 
     Guarantees
     ----------
-    None of privacy: ranges and vocabularies are statistics of all hospitals' training rows together, as in the paper,
-    and no ε covers them. With hospitals that may not pool even these, agree on public ranges and code lists instead.
+    There is no privacy here: ranges and vocabularies are statistics of all hospitals' training rows together, as in the
+    paper, and no ε covers them. With hospitals that may not pool even these, agree on public ranges and code lists
+    instead.
     """
     checks.at_least("min_count", min_count, 1)
     checks.at_least("number of training rows", len(rows), 1)

@@ -1,4 +1,4 @@
-"""Reading a source's CSV file, plain or packed, and telling what is wrong with it."""
+"""Reading a source's CSV file, plain or packed, with clear errors about what is wrong with it."""
 
 from __future__ import annotations
 
@@ -24,10 +24,13 @@ def read_table(source: Source, path: Path, *, any_version: bool = False) -> tupl
 
     Parameters
     ----------
-    source : what to expect.
-    path : the CSV file, plain, in a .gz or in a .zip, or a directory that holds one of these; "auto": somewhere in the
-        directory that LOWKEY_HOSPITAL_DATA names, by itself or in a folder with the source's name.
-    any_version : accept a file whose checksum is not the reference's.
+    source : Source
+        The data set that the file should hold.
+    path : Path
+        The CSV file, plain, in a .gz or in a .zip, or a directory that holds one of these. "auto" looks in the
+        directory that LOWKEY_HOSPITAL_DATA names, and in a folder there with the source's name.
+    any_version : bool
+        Accept a file whose checksum is not that of the reference file.
     """
     file = _find(source, path)
     content = _content(source, file)
@@ -42,7 +45,7 @@ def read_table(source: Source, path: Path, *, any_version: bool = False) -> tupl
         table = pl.read_csv(content, infer_schema=False, null_values=MISSING).select(source.columns)
     except pl.exceptions.PolarsError as error:
         reason = str(error).splitlines()[0]
-        raise DataError(f"{file} is no valid CSV file ({reason}); {source.obtain}") from error
+        raise DataError(f"{file} is not a valid CSV file ({reason}); {source.obtain}") from error
     if table.is_empty():
         raise DataError(f"{file} has a header but no rows; {source.obtain}")
     return table, digest
@@ -66,7 +69,7 @@ def _known(source: Source) -> Path:
     root = os.environ.get(HOME)
     if not root:
         raise DataError(
-            f"no one told where {source.name} is; set data.source to its file, or {HOME} to a directory that holds it; "
+            f"the file of {source.name} is not known; set data.source to it, or {HOME} to a directory that holds it; "
             f"{source.obtain}"
         )
     folders = [Path(root), Path(root) / source.name, Path(root) / source.name.replace("-", "_")]
@@ -96,7 +99,7 @@ def _member(source: Source, archive: zipfile.ZipFile) -> str:
 
 
 def _check_header(source: Source, content: bytes, file: Path) -> None:
-    """Say early, and more exactly than a checksum can, that the columns are not there."""
+    """Report missing columns early, and more exactly than a checksum can."""
     header = content.partition(b"\n")[0].decode("utf-8", "replace").strip().removeprefix("\ufeff")
     columns = [name.strip('"') for name in header.split(",")]
     missing = [column for column in source.columns if column not in columns]

@@ -8,7 +8,7 @@ from lowkey.learning import SparseLinear
 
 
 class MortalityMLP(nn.Sequential):
-    """Two hidden layers with ReLU and dropout, and the logit of dying in hospital; takes sparse rows as they are.
+    """Two hidden layers with ReLU and dropout, and the logit of death in hospital; it takes sparse rows directly.
 
     With the paper's 7,280 inputs it has exactly 1,496,601 parameters.
     """

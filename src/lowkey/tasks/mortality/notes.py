@@ -6,20 +6,22 @@ from collections.abc import Sequence
 from typing import Any
 
 _PREDICTIONS = (
-    "Sensitivity is the share of deaths that were flagged, specificity the share of survivors that were not; a patient "
-    "is flagged where death is predicted above one half, by a model that learned from as many deaths as survivals."
+    "Sensitivity is the fraction of deaths that were flagged, specificity the fraction of survivors that were not; a "
+    "patient is flagged where the predicted probability of death is above one half, by a model that learned from as "
+    "many deaths as survivals."
 )
 
 
 def notes(runs: Sequence[Any]) -> list[str]:
     """Sentences about runs, each with its configuration and its last evaluation."""
     lines = [_PREDICTIONS]
-    deaths = sorted({_share_of_deaths(run) for run in runs if run.last_test.get("calibration")})
+    deaths = sorted({_fraction_of_deaths(run) for run in runs if run.last_test.get("calibration")})
     if deaths:
         lines.append(
             "Calibration is of the last round, in ten bins of equally many test patients, with 95 % intervals; hollow "
             "points are bins in which nobody died. Clients learn from as many deaths as survivals, so the odds of "
-            f"every prediction are corrected by the test set's share of deaths ({', '.join(deaths)}); dashed: before."
+            f"every prediction are corrected by the test set's fraction of deaths ({', '.join(deaths)}); dashed lines "
+            "are without this correction."
         )
     synthetic = [run.label for run in runs if run.config.data.name == "synthetic"]
     if synthetic:
@@ -27,6 +29,6 @@ def notes(runs: Sequence[Any]) -> list[str]:
     return lines
 
 
-def _share_of_deaths(run: Any) -> str:
+def _fraction_of_deaths(run: Any) -> str:
     bins = run.last_test["calibration"]
     return f"{100 * sum(row[2] * row[3] for row in bins) / sum(row[3] for row in bins):.2f} %"

@@ -35,7 +35,7 @@ def model(study: Study) -> Any:
 
 
 def objective(study: Study) -> Objective:
-    """Deaths and survivals in equal number, judged as rare events are."""
+    """Training on deaths and survivals in equal number; metrics for rare events."""
     del study
     return OBJECTIVE
 
@@ -52,7 +52,7 @@ def test(study: Study) -> Examples:
 
 
 def describe(study: Study) -> Mapping[str, float]:
-    """Who would learn from what."""
+    """Numbers of clients, features and rows."""
     return _hospitals(study).summary()
 
 

@@ -3,7 +3,7 @@
 A convenience sample of states and months with real hospitals, very unequal in size and case mix; no drugs, no patient
 id. The cohort is adults outside obstetrics who have left the hospital; forms that continue an earlier long stay
 (``ident`` 5) are left out, so that every row is one admission. ``icd10``, the main diagnosis, may have been coded at
-discharge and is no default; the procedure is the one that was requested on admission.
+discharge and is not a default; the procedure is the one that was requested on admission.
 """
 
 from __future__ import annotations

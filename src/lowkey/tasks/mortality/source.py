@@ -1,4 +1,4 @@
-"""What is known about a public file of admissions: its shape, its cohort, and which columns may be learned from."""
+"""What is known about a public file of admissions: its shape, its cohort, and the columns that features may use."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Feature:
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """What a file holds: all rows, and the cohort that is learned from."""
+    """What a file holds: all rows, and the rows of the cohort, from which models learn."""
 
     rows: int
     deaths: int
@@ -45,18 +45,30 @@ class Source:
 
     Parameters
     ----------
-    name : how users call it.
-    title : how people call it.
-    obtain : where to get it and how to cite it.
-    files : names it is looked for under in a directory, best first; the first is the CSV file itself.
-    sha256 : of the CSV file, decompressed: archives of different makers differ.
-    counts : what the reference file holds.
-    died : the label; null where it is unknown.
-    cohort : which rows are learned from; a row for which it is unknown is left out.
-    leaking : columns that tell, or follow from, how the stay ended; no feature may be made of them.
-    features : everything that can be learned from, by name.
-    default : names of the features that are taken when none are named.
-    patient, hospital : columns with ids, where there are any.
+    name : str
+        Name in settings and commands.
+    title : str
+        Title for people to read.
+    obtain : str
+        Where to get it and how to cite it.
+    files : tuple of str
+        Names under which the file is looked for in a directory, best first; the first is the CSV file itself.
+    sha256 : str
+        Checksum of the CSV file, decompressed: archives of different makers differ.
+    counts : Counts
+        What the reference file holds.
+    died : pl.Expr
+        The label; null where it is unknown.
+    cohort : pl.Expr
+        Which rows models learn from; a row for which it is unknown is left out.
+    leaking : frozenset of str
+        Columns that tell, or follow from, how the stay ended; no feature may be made of them.
+    features : mapping of str to Feature
+        All features by name.
+    default : tuple of str
+        Names of the features that are used when none are named.
+    patient, hospital : str or None
+        Columns with ids, where there are any.
 
     Guarantees
     ----------

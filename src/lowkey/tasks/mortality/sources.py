@@ -35,7 +35,7 @@ class SourceCheck:
         return {key: value for key, value in asdict(self).items() if key != "counts"} | asdict(self.counts)
 
     def lines(self) -> dict[str, str]:
-        """For people: what was found, by name."""
+        """What was found, by name, as text for people."""
         counts = self.counts
         hospitals = "" if counts.hospitals is None else f", {counts.hospitals:,} hospitals"
         return {
@@ -63,7 +63,8 @@ def check_source(name: str, path: str | Path, *, any_version: bool = False) -> S
 
     Raises
     ------
-    DataError : when they differ, unless ``any_version`` is set.
+    DataError
+        When they differ, unless ``any_version`` is set.
     """
     source = find_source(name)
     table, digest = read_table(source, Path(path), any_version=any_version)
@@ -80,7 +81,7 @@ def check_source(name: str, path: str | Path, *, any_version: bool = False) -> S
 
 
 def check_file(name: str, path: str | Path, *, any_version: bool = False) -> SourceCheck | None:
-    """:func:`check_source`; None for a name that is no public source of this task."""
+    """As :func:`check_source`; None for a name that is not a public source of this task."""
     return check_source(name, path, any_version=any_version) if name in SOURCES else None
 
 
@@ -91,18 +92,22 @@ def load_admissions(
 
     Parameters
     ----------
-    name : "diabetes130" or "sih-sus".
-    path : the CSV file, plain, gzipped or zipped, or a directory that holds one of these, or "auto": see
+    name : str
+        "diabetes130" or "sih-sus".
+    path : str or Path
+        The CSV file, plain, gzipped or zipped, or a directory that holds one of these, or "auto": see
         :func:`lowkey.tasks.mortality.files.read_table`.
-    features : names of what to learn from, of ``SOURCES[name].features``; unset: the source's default.
-    any_version : accept a file whose checksum is not the reference's, such as a newer release or a part.
+    features : sequence of str or None
+        Names of the features to learn from, from ``SOURCES[name].features``; None takes the default of the source.
+    any_version : bool
+        Accept a file whose checksum is not that of the reference file, such as a newer release or a part.
     """
     source = find_source(name)
     chosen = source.chosen(None if features is None else tuple(features))
     table, _ = read_table(source, Path(path), any_version=any_version)
     cohort = _labelled(source, table).filter(source.cohort)
     if cohort.is_empty():
-        raise DataError(f"{path} has {len(table)} rows, but none is in the cohort of {name}; it must have some")
+        raise DataError(f"{path} has {len(table)} rows, but none is in the cohort of {name}; check the file")
     return Admissions(
         source=name,
         numeric=cohort.select(_numeric(cohort, chosen)),
@@ -117,7 +122,7 @@ def load_admissions(
 
 
 def _labelled(source: Source, table: pl.DataFrame) -> pl.DataFrame:
-    """Add the label, which every row must have, as must ids."""
+    """Add the label; every row must have a label and ids."""
     table = table.with_columns(died=source.died)
     for column in ("died", source.patient, source.hospital):
         if column and (missing := table[column].null_count()):
@@ -144,7 +149,7 @@ def _of_kind(features: Mapping[str, Feature], kind: str) -> list[tuple[str, Feat
 
 
 def _numeric(cohort: pl.DataFrame, features: Mapping[str, Feature]) -> list[pl.Series]:
-    """Numbers, missing ones null; text that is no number is an error rather than missing."""
+    """Numbers, null where missing; text that is not a number is an error."""
     columns = []
     for name, feature in _of_kind(features, "numeric"):
         (column,) = feature.columns

@@ -1,4 +1,4 @@
-"""SYNTHETIC admissions at the scale of the paper's private database: nobody's data, for size, speed and sanity.
+"""SYNTHETIC admissions at the scale of the paper's private database: invented data, to test size and speed.
 
 Every number here is made up, except the paper's counts: 1,271,733 admissions to 415 hospitals, 7,280 features, about
 3.1 % deaths. Age, gender, admission type, a medication score and drugs are drawn at random; drugs have a heavy tail
@@ -43,7 +43,7 @@ class SyntheticHospitalData(HospitalData):
 
 @dataclass(frozen=True)
 class _SyntheticWorld:
-    """What is the same for all blocks: sizes of hospitals, popularity of drugs, the planted model."""
+    """What all blocks have in common: sizes of hospitals, popularity of drugs, the planted model."""
 
     hospital_ends: NDArray[np.float64] = field(repr=False)
     favourites: NDArray[np.int64] = field(repr=False)
@@ -68,9 +68,13 @@ def make_synthetic_hospital_data(
 
     Parameters
     ----------
-    seed : decides everything.
-    scale : share of the paper's 1,271,733 admissions and 415 hospitals; features are 7,280 at any scale.
-    layout : unset: the paper's, random virtual hospitals of 203, which are 5,011 at scale 1; "natural" gives the 415.
+    seed : int
+        Decides every random draw.
+    scale : float
+        Fraction of the paper's 1,271,733 admissions and 415 hospitals; there are 7,280 features at any scale.
+    layout : Layout or None
+        None is the paper's layout: random virtual hospitals of 203 admissions, 5,011 of them at scale 1; "natural"
+        gives the 415.
     """
     checks.positive("scale", scale)
     count, hospitals = max(1, round(ADMISSIONS * scale)), max(1, round(HOSPITALS * scale))
