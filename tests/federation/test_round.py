@@ -154,7 +154,9 @@ def test_private_twin_without_clip_and_noise_equals_the_open_scheme(family: str)
     private = scheme_for(f"{family}-dp", clip_norm=WIDE, noise_multiplier=0.0, bits=24, sampling="fixed", **everyone)
     step = mechanism_of(private).encoding(private.operator(DIMENSION, 1).num_measurements).step(WIDE)
     open_ = run_rounds(scheme_for(family, **everyone), 2, equal())
-    np.testing.assert_allclose(run_rounds(private, 2, equal()).weights, open_.weights, atol=3 * step)  # rounding, 40 clients
+    np.testing.assert_allclose(
+        run_rounds(private, 2, equal()).weights, open_.weights, atol=3 * step
+    )  # rounding, 40 clients
 
 
 def test_server_state_is_compressed() -> None:

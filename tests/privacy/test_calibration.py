@@ -7,7 +7,14 @@ from dataclasses import replace
 import pytest
 
 from lowkey.errors import InvalidInput
-from lowkey.privacy import Sampling, affordable_rounds, calibrate_noise, claimed_epsilon, make_sampling, released_epsilon
+from lowkey.privacy import (
+    Sampling,
+    affordable_rounds,
+    calibrate_noise,
+    claimed_epsilon,
+    make_sampling,
+    released_epsilon,
+)
 
 DELTA = 1e-5
 FASHION, MEDICAL = (make_sampling(None, population=n, cohort=100) for n in (6000, 5011))
