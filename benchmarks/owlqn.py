@@ -16,8 +16,7 @@ import numpy as np
 import scipy.fft
 from numpy.typing import NDArray
 
-from lowkey.codec.solvers import Problem, Solution, certify
-from lowkey.codec.solvers.problem import Floats
+from lowkey.codec.solvers import Floats, Problem, Solution, certify
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,8 @@ EPSILONS = (1, 3, 8)
 COLOURS = ("#e69f00", "#009e73", "#0072b2")
 
 
-def played(preset: str, directory: Path, *changes: str) -> dict[str, Any]:
-    """The summary of a run, which is played first, or to its end, if need be."""
+def finished(preset: str, directory: Path, *changes: str) -> dict[str, Any]:
+    """The summary of a run, which is run first, or to its end, if need be."""
     if (directory / "result.json").exists():
         return lowkey.RunDirectory.open(directory).summary()
     print(f"{directory.name}:", flush=True)
@@ -51,7 +51,7 @@ def compare(source: str, out: Path, changes: Sequence[str]) -> None:
     """All ways to train on one source."""
     directories = [out / row for row in ROWS]
     for row, directory in zip(ROWS, directories, strict=True):
-        played(f"hospital/{source}/{row}", directory, *changes)
+        finished(f"hospital/{source}/{row}", directory, *changes)
     summaries, _ = lowkey.write_report(directories, out, title=f"What ε ≤ 1 costs a consortium: {source}")
     print(f"\n{'':>16}  {'AUROC':>6}  {'balanced accuracy':>17}  {'ε':>6}  {'upload of a round':>17}")
     for row, found in zip(ROWS, summaries, strict=True):
@@ -74,7 +74,7 @@ def curve(source: str, out: Path, changes: Sequence[str]) -> list[dict[str, Any]
         ]
         for row, epsilon, settings in runs:
             directory = out / f"{row}_{clients}-hospitals_{f'epsilon-{epsilon}' if epsilon else 'open'}"
-            found = played(f"hospital/{source}/{row}", directory, *dealt, *settings)
+            found = finished(f"hospital/{source}/{row}", directory, *dealt, *settings)
             kept = ("epsilon_pld", "epsilon_server", "final_auroc", "final_balanced_accuracy", "bytes_up_per_client")
             points.append({"row": row, "hospitals": clients} | {key: found[key] for key in kept})
     return points

@@ -135,7 +135,7 @@ def test_the_task_adds_columns_scores_and_notes(
     assert "| final accuracy / loss | test loss | loss | paper's best |" in text
     assert f"| {last['accuracy']:.3f} / {last['loss']:.3f} | – | {last['loss']:.3f} | – |" in text
     assert "\n- 2 runs, and a remark.\n" in text
-    assert "loss beside it is of the same round. Final values and the columns after them (test loss, loss)" in text
+    assert "loss beside it is from the same round. Final values and the columns after them (test loss, loss)" in text
 
 
 def test_nothing_in_the_room_knows_a_task() -> None:

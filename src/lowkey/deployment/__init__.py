@@ -1,5 +1,5 @@
 """What a federation on real machines needs around its rounds: keys and lists of clients, certificates, apps and their
-approval at a node, and a whole federation on this machine. Knows ``flwr``, and nothing of what is said over it.
+approval at a node, and a whole federation on this machine. It uses ``flwr``, but does not know the messages.
 """
 
 from __future__ import annotations

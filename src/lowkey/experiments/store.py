@@ -162,7 +162,7 @@ class RunDirectory:
         replace_file(self.path / "metrics.jsonl", "".join(json.dumps(m) + "\n" for m in kept).encode())
 
     def summary(self) -> dict[str, Any]:
-        """The figures of the run so far, from its metrics alone.
+        """The figures of the run so far, only from its metrics.
 
         Best and final values are those of the scores by which the run is judged, all from the same round.
         """

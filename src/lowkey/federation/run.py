@@ -28,7 +28,7 @@ StoppedBy = Literal["rounds", "privacy target"]
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """How long to go on.
+    """How many rounds to run, and how.
 
     Parameters
     ----------

@@ -22,6 +22,9 @@ def exchange(
 ) -> Iterator[tuple[Key, RecordDict]]:
     """Send each content to its node and yield the answers as they arrive.
 
+    An answer belongs to the message that it answers, whatever sender it names. This tells apart answers that were not
+    asked for, second answers, and errors that Flower makes on behalf of a node.
+
     Parameters
     ----------
     contents : mapping of Key to tuple of int and RecordDict
@@ -29,12 +32,9 @@ def exchange(
     kind : str
         Message type, which chooses the handler.
     group : str
-        Shown in Flower's own logs.
+        Name of the group of messages in Flower's own logs.
     seconds : float
         How long to wait. A node that is later, absent or fails is left out.
-
-    An answer belongs to the message that it answers, whoever its sender says it is: answers that were not asked for,
-    second ones, and errors that Flower makes on behalf of a node are told apart that way.
     """
     keys = list(contents)
     messages = [

@@ -30,13 +30,13 @@ _log = logging.getLogger(__name__)
 def server_app(config: Path) -> ServerApp:
     """The app of the server.
 
+    Settings of a run (``flwr run --run-config``) are ``out``, the run directory, which is resumed if it exists, and,
+    for private schemes, ``enrolled``, the list of clients.
+
     Parameters
     ----------
     config : Path
         TOML file that comes with the app; its ``task`` names what is learned.
-
-    The run's own settings, ``flwr run --run-config``: ``out``, the run directory, which is resumed if it exists, and
-    ``enrolled``, the list of clients, for private schemes.
     """
     app = ServerApp()
 

@@ -36,8 +36,8 @@ class TorchEvaluator:
     device : str
         Where to compute, such as "cpu" or "cuda".
     batch_size : int or None
-        Examples per batch. None: 4,000 for a module that takes sparse rows, 50 for others, where an example may be an
-        image.
+        Examples per batch. None takes 4,000 for a module that takes sparse rows, 50 for others, where an example may be
+        an image.
     """
 
     def __init__(

@@ -7,7 +7,7 @@ An audit can show that a mechanism breaks its promise, never that it keeps it. T
 * *one run*: many clients each toss a fair coin whether to contribute, and the attacker guesses those coins that it
   is surest about.
 
-These are statistics of counts alone; :mod:`lowkey.simulation.audit` makes the counts.
+These are statistics of counts only; :mod:`lowkey.simulation.audit` makes the counts.
 """
 
 from __future__ import annotations

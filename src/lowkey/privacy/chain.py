@@ -34,7 +34,7 @@ class Chain(Generic[EntryT]):
     A record is on disk when the method that made it returns. A file in which a line was edited, removed, added, moved
     or half-written is refused. Lines cut off at the end leave a shorter chain that is valid; a ``head`` that was
     remembered elsewhere is then no longer known. Hashes protect from accidents and carelessness, not from an owner who
-    writes the whole file anew.
+    rewrites the whole file.
     """
 
     FORMAT: ClassVar[str]

@@ -263,7 +263,7 @@ class ClientMechanism:
     def protect(
         self, measurement: Measurement | None, *, length: int, clip_norm: float | None, source: BitSource
     ) -> Noised:
-        """Clip, round and add one share of noise; without a measurement, the share alone."""
+        """Clip, round and add one share of noise; without a measurement, only the share."""
         if clip_norm is None:
             raise InvalidInput("the request has no clip norm, which a private scheme needs")
         encoding = self.encoding(length)

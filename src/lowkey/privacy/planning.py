@@ -111,7 +111,7 @@ def plan(
     parameters : int
         n, the number of parameters of the model.
     ratio, rounds, cohort, mode : float or None, int or None, int or None, str or None
-        As in a configuration; what is None is chosen.
+        As in a configuration; None lets the plan choose.
     dropouts, colluders : float
         Fractions of a roster, see :func:`noise_shares`.
     bits : int

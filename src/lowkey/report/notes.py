@@ -40,7 +40,7 @@ def _about_scores(run: RunData) -> str:
     first, others = labels(run.scores[:1]), labels(run.scores[1:])
     best = (
         f"Best {first} is the best round on the test set, the paper's protocol; choosing it there is not private."
-        + (f" {others} beside it is of the same round." if others else "")
+        + (f" {others} beside it is from the same round." if others else "")
     )
     columns = ", ".join(name.replace("_", " ") for name in run.presentation.columns)
     if columns:

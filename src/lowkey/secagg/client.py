@@ -90,6 +90,8 @@ class MemberState:
 def advertise(session: Session, identity: Identity, source: BitSource) -> tuple[MemberState, Advert]:
     """Stage 0: draw fresh secrets, and publish their public keys and digest, signed.
 
+    Call it once for each run, round and attempt: repeating one gives the server two vectors of this member to compare.
+
     Parameters
     ----------
     session : Session
@@ -98,8 +100,6 @@ def advertise(session: Session, identity: Identity, source: BitSource) -> tuple[
         Signing key under which the others know this client.
     source : BitSource
         Secret bits.
-
-    Call it once for each run, round and attempt: repeating one gives the server two vectors of this member to compare.
     """
     if identity.client not in session:
         raise InvalidInput(f"client {identity.client} is not on the roster of this session")
@@ -118,7 +118,7 @@ def share(
 
     Guarantees
     ----------
-    The member goes on only with at least ``min_survivors`` distinct members of the roster, all enrolled, all of whom
+    The member continues only with at least ``min_survivors`` distinct members of the roster, all enrolled, all of whom
     signed for an equal session, this client's own advert unchanged among them.
     """
     _require_stage(state, Stage.ADVERTISED)

@@ -11,10 +11,11 @@ from __future__ import annotations
 from lowkey.codec.solvers.active_set import by_active_set
 from lowkey.codec.solvers.admm import by_admm
 from lowkey.codec.solvers.certificate import Certificate, certify
-from lowkey.codec.solvers.problem import Problem, Solution
+from lowkey.codec.solvers.problem import Floats, Problem, Solution
 
 __all__ = [
     "Certificate",
+    "Floats",
     "Problem",
     "Solution",
     "by_active_set",
