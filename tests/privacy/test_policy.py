@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -119,7 +118,6 @@ def test_terms_have_one_digest_on_every_machine() -> None:
     )
     assert TERMS.digest() == hashlib.sha256(f"lowkey terms 2\n{text}".encode()).digest()
     assert TERMS.digest().hex() == "d302dfcc1bcf9c6a70ad026d39a2cc6296e347d6da508ddf6be2286af542bc79"
-    assert Terms.from_json(json.loads(json.dumps(TERMS.to_json()))) == TERMS
     assert replace(TERMS, coin=1).digest() == replace(TERMS, coin=1.0).digest()
     assert replace(TERMS, noise_multiplier=2).digest() == replace(TERMS, noise_multiplier=2.0).digest()
 
@@ -139,29 +137,20 @@ def test_every_field_is_in_the_digest() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"client": 5}, "'client' is unknown; did you mean"),
-        ({"bits": "20"}, "bits is '20'; it must be of type int"),
-        ({"bits": True}, "must be of type int"),
-        ({"coin": None}, "must be of type float"),
+        ({"bits": "20"}, "bits is '20'; it must be a whole number"),
+        ({"bits": True}, "must be a whole number"),
+        ({"coin": None}, "coin is None; it must be a number"),
         ({"honest": 145}, "none may exceed the next"),
         ({"honest": 0}, "honest is 0"),
         ({"min_survivors": 161}, "none may exceed the next"),
         ({"noise_multiplier": float("nan")}, "noise_multiplier is nan"),
         ({"neighbours": 0}, "neighbours is 0"),
         ({"coin": 0.0}, "coin is 0.0"),
-        ({"ratio": 0.05}, "'ratio' is unknown"),
     ],
 )
 def test_impossible_terms_are_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
-        Terms.from_json(TERMS.to_json() | change)
-
-
-def test_missing_terms_are_refused() -> None:
-    table = TERMS.to_json()
-    del table["honest"]
-    with pytest.raises(InvalidInput, match="'honest' is missing"):
-        Terms.from_json(table)
+        replace(TERMS, **change)
 
 
 FILE = """

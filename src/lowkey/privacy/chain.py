@@ -70,10 +70,6 @@ class Chain(Generic[EntryT]):
         """Hash that stands for everything recorded so far."""
         return self._heads[-1]
 
-    def position(self, head: str) -> int | None:
-        """How many records there were at this head; None for one that was never the head of this chain."""
-        return self._heads.index(head) if head in self._heads else None
-
     def knows(self, head: str) -> bool:
         """Whether everything that was recorded at this head is recorded here; False means a newer or another file."""
         return head in self._heads

@@ -98,11 +98,6 @@ class Terms:
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
-    @classmethod
-    def from_json(cls, table: Mapping[str, Any]) -> Self:
-        """The inverse of :meth:`to_json`; unknown, missing and wrongly typed fields are refused."""
-        return _record(cls, table)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:

@@ -1,0 +1,130 @@
+"""The run: what is accounted, to whom, and when it ends; and what the parts of a scheme are told."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lowkey.codec import AdjointDecoder, LayeredDecoder, WholeUpdate
+from lowkey.errors import InvalidInput
+from lowkey.federation import Client, ClientState, Invite, Request, Schedule, initial_state, scheme
+from lowkey.privacy import ClientPrivacy, released_epsilon, server_epsilon, server_view
+from lowkey.server import DecodeMean, ErrorFeedback, State
+from lowkey.types import FloatArray
+from tests.conftest import mechanism_of
+from tests.federation.test_round import DIMENSION, Pull, federation, memory, scheme_for
+
+START = np.zeros(DIMENSION, np.float32)
+
+
+def test_every_round_is_accounted_to_both_audiences() -> None:
+    made, ledger, lines = scheme_for("fl-std-dp", noise_multiplier=2.0), memory(), list[Any]()
+    federation(made, ledger).run(initial_state(made, START), Schedule(rounds=3), observers=[lines.append])
+    event = made.privacy.event()
+    assert event is not None
+    for number, line in enumerate(lines, 1):
+        spent = released_epsilon([event] * number, made.privacy.delta)
+        assert (line["epsilon_pld"], line["epsilon_rdp"], line["epsilon_paper"]) == (spent.pld, spent.rdp, spent.paper)
+        assert line["epsilon_server"] == server_epsilon(2.0, number, made.privacy.delta)
+
+
+def test_what_other_runs_spent_counts_and_the_limit_bounds_this_run_alone() -> None:
+    made = scheme_for("fl-std-dp", cohort=40, noise_multiplier=2.0, max_contributions=2)
+    event, ledger = made.privacy.event(), memory()
+    assert event is not None
+    ledger.run = "another run"  # on the same clients
+    for number in (1, 2, 3):
+        ledger.intend(number, 0, event)
+    ledger.run = "test"
+    state, _ = federation(made, ledger).run(initial_state(made, START), Schedule(rounds=4))
+    assert state.round == 4
+    run = federation(made, ledger)
+    assert run.server_epsilon() == server_view([event] * (3 + 2), made.privacy.delta)
+    spent = run.epsilon()
+    assert spent is not None
+    assert spent.pld == released_epsilon([event] * 7, made.privacy.delta).pld
+
+
+def test_an_open_run_spends_nothing() -> None:
+    made, lines = scheme_for("fl-std"), list[Any]()
+    federation(made, memory()).run(initial_state(made, START), Schedule(rounds=1), observers=[lines.append])
+    assert [lines[0][f"epsilon_{name}"] for name in ("pld", "rdp", "paper", "server")] == [None] * 4
+
+
+def test_a_target_ends_the_run_just_before_it_is_passed() -> None:
+    made, ledger = scheme_for("fl-std-dp", cohort=40, noise_multiplier=4.0, epsilon=2.5), memory()
+    event = made.privacy.event()
+    assert event is not None
+    state, stopped = federation(made, ledger).run(initial_state(made, START), Schedule(rounds=50))
+    assert stopped == "privacy target"
+    within, beyond = (released_epsilon([event] * n, made.privacy.delta).pld for n in (state.round, state.round + 1))
+    assert within <= 2.5 < beyond
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"rounds": 0}, "schedule.rounds is 0"),
+        ({"rounds": 2.5}, r"schedule.rounds is 2\.5; it must be a whole number"),
+        ({"rounds": "many"}, "schedule.rounds"),
+        ({"evaluate_every": 0}, "schedule.evaluate_every is 0"),
+        ({"attempts": 0}, "schedule.attempts is 0"),
+    ],
+)
+def test_bad_schedules_are_refused(settings: dict[str, Any], named: str) -> None:
+    with pytest.raises(InvalidInput, match=named):
+        Schedule(**settings)
+    assert Schedule(rounds=1, evaluate_every=1, attempts=1).last_round == 1
+
+
+def test_an_open_number_of_rounds_must_be_resolved() -> None:
+    with pytest.raises(InvalidInput, match="auto"):
+        _ = Schedule(rounds="auto").last_round
+
+
+@dataclass(frozen=True)
+class Listening:
+    """An optimiser that remembers which noise it was told of."""
+
+    heard: list[float] = field(default_factory=list)
+
+    def init(self, weights: FloatArray) -> State:
+        return {}
+
+    def apply(self, state: State, update: FloatArray, noise: float) -> tuple[State, FloatArray]:
+        self.heard.append(noise)
+        return state, update
+
+
+@pytest.mark.parametrize("name", ["fl-std-dp", "fl-freq-dp"])
+def test_the_optimiser_is_told_the_noise_in_each_coordinate(name: str) -> None:
+    """An adjoint spreads the noise of m numbers over n coordinates: its variance falls by m / n."""
+    made = replace(scheme_for(name, cohort=40, clip_norm=1.0, noise_multiplier=2.0), server=Listening())
+    federation(made, memory()).run(initial_state(made, START), Schedule(rounds=1))
+    numbers = made.operator(DIMENSION, 1).num_measurements
+    encoding = mechanism_of(made).encoding(numbers)
+    of_mean = encoding.total_std(40) * encoding.step(1.0) / 40
+    assert isinstance(made.server, Listening)
+    assert made.server.heard == [pytest.approx(of_mean * math.sqrt(numbers / DIMENSION))]
+    assert numbers < DIMENSION or name == "fl-std-dp"
+
+
+def test_the_usual_parts_of_a_scheme() -> None:
+    privacy = ClientPrivacy(clip_norm=1.0, noise_multiplier=1.0)
+    std, cs = (scheme(name, clients=50, cohort=5) for name in ("fl-std", "fl-cs"))
+    private = scheme("fl-cs-dp", clients=50, cohort=5, privacy=privacy)
+    assert (std.codec, std.decoder, std.gather) == (WholeUpdate(), AdjointDecoder(), DecodeMean())
+    assert (cs.decoder, cs.gather) == (LayeredDecoder(), ErrorFeedback(rate=0.35, momentum=0.9))
+    assert (private.decoder, private.gather) == (AdjointDecoder(), ErrorFeedback(rate=0.35, momentum=0.9))
+    assert (std.seed, std.private, private.private) == (0, False, True)
+
+
+def test_secure_aggregation_needs_keys() -> None:
+    made = scheme_for("fl-std-dp", cohort=40, aggregation="masked")
+    invite = Request(round=1, message=Invite(run="test", roster=tuple(range(40))))
+    with pytest.raises(InvalidInput, match="keys of the enrolled clients"):
+        Client(scheme=made, trainer=Pull()).handle(ClientState(0), invite)
