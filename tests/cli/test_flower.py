@@ -43,7 +43,7 @@ def test_from_nothing_to_an_approved_app(tmp_path: Path) -> None:
     [
         ([*RUN, "--runtime", "flower"], "--nodes and --runtime flower belong together"),
         ([*RUN, "--nodes", "3"], "--nodes and --runtime flower belong together"),
-        (["run", "demo/fl-cs-dp", "--runtime", "flower", "--nodes", "2"], "fewer than 3 clients"),
+        (["run", "demo/fl-cs-dp", "--runtime", "flower", "--nodes", "2"], "at least 3 clients"),
         (["run", "demo/fl-std", "--runtime", "flower", "--nodes", "3", "--track", "abacus"], "--track is 'abacus'"),
     ],
 )

@@ -72,7 +72,7 @@ def test_a_missing_or_damaged_secret_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="lowkey flower identity"):
         read_identity(tmp_path, 0)
     write_secret(tmp_path / "identity.pem", b"no key")
-    with pytest.raises(ConfigError, match="no private key"):
+    with pytest.raises(ConfigError, match="not a private key"):
         read_identity(tmp_path, 0)
 
 
@@ -109,10 +109,10 @@ def test_a_list_comes_back_sorted(tmp_path: Path) -> None:
         ("[[client]]\nnumber = 0\nkey = 7", "needs number, name and key"),
         ('[[client]]\nnumber = 0\nkey = "%%%"', "needs number, name and key"),
         ('[[client]]\nnumber = 0\nkey = "AAAA"', "has 3 bytes"),
-        (f'[[client]]\nnumber = -1\nkey = "{KEY}"', "it must be a whole one"),
-        (f'[[client]]\nnumber = 4294967296\nkey = "{KEY}"', "it must be a whole one"),
-        (f'[[client]]\nnumber = true\nkey = "{KEY}"', "it must be a whole one"),
-        (f'[[client]]\nnumber = 1.5\nkey = "{KEY}"', "it must be a whole one"),
+        (f'[[client]]\nnumber = -1\nkey = "{KEY}"', "it must be a whole number"),
+        (f'[[client]]\nnumber = 4294967296\nkey = "{KEY}"', "it must be a whole number"),
+        (f'[[client]]\nnumber = true\nkey = "{KEY}"', "it must be a whole number"),
+        (f'[[client]]\nnumber = 1.5\nkey = "{KEY}"', "it must be a whole number"),
         (f'[[client]]\nnumber = 0\nname = "\\u001b[2J"\nkey = "{KEY}"', "one line"),
         (f'[[client]]\nnumber = 0\nkey = "{KEY}"\n' * 2, "same number"),
         (f'[[client]]\nnumber = 0\nkey = "{KEY}"\n[[client]]\nnumber = 1\nkey = "{KEY}"', "same key"),

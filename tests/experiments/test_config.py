@@ -153,7 +153,7 @@ def test_nothing_is_lost_on_the_way_through_a_table() -> None:
         (["privacy.bits=17"], r"privacy\.bits.*17"),
         (["schedule.rounds=0"], r"schedule\.rounds is 0"),
         (["schedule.rounds=2.5"], r"schedule\.rounds.*2\.5"),
-        (["federation.cohort=10000"], r"federation\.cohort is 10000, above federation\.clients = 6000"),
+        (["federation.cohort=10000"], r"federation\.cohort is 10000; it must be at most federation\.clients, 6000"),
         (["federation.scheme=fl-magic"], r"must be one of fl-std"),
         (["federation.scheme=fl-cs"], r"promises no privacy"),
         (["federation.min_clients=2"], r"min_clients is for schemes without privacy"),
@@ -407,7 +407,7 @@ def test_for_nodes_every_node_is_one_client() -> None:
     alone = load_config("demo/fl-cs-dp")
     assert config.privacy.noise_multiplier > alone.privacy.noise_multiplier  # five of five take part in every round
     assert load_config("demo/fl-cs", nodes=1).federation.cohort == 1
-    with pytest.raises(ConfigError, match="fewer than 3 clients"):
+    with pytest.raises(ConfigError, match="at least 3 clients"):
         load_config("demo/fl-cs-dp", nodes=2)
     with pytest.raises(ConfigError, match="at least 1"):
         load_config("demo/fl-cs", nodes=0)

@@ -118,7 +118,7 @@ GOOD = np.zeros(9, np.float32)
         (fields_of(weight=-1.0), "its weight"),
         (fields_of(weight=float("nan")), "its weight"),
         (fields_of(kind="Session", message=b""), "unknown kind"),
-        (fields_of(kind="Advert", message=b"\xff" * 40), "no Advert"),
+        (fields_of(kind="Advert", message=b"\xff" * 40), "not an encoded Advert"),
         (vector_of(Array(np.zeros(8, np.float32))), "shape"),
         (vector_of(Array(np.zeros(9, np.float64))), "float64"),
         (vector_of(Array(np.array([0] * 8 + [np.inf], np.float32))), "finite"),
@@ -137,7 +137,7 @@ def test_anything_else_is_refused(content: RecordDict, reason: str) -> None:
 
 
 def test_a_vector_that_nobody_asked_for_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="nobody asked"):
+    with pytest.raises(InvalidInput, match="was not asked for"):
         read_reply(fields_of(), Request(round=1, message=TO_MEMBER[0]), FLOATS)
 
 

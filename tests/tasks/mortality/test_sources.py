@@ -158,7 +158,7 @@ def test_bad_files_say_what_to_do(tmp_path: Path) -> None:
         check_source("sih-sus", write(tmp_path / "empty.csv", sih(0)), any_version=True)
     ragged = write(tmp_path / "ragged.csv", sih())
     ragged.write_text(ragged.read_text() + "1,2,3" * 20 + "\n")
-    with pytest.raises(DataError, match="no valid CSV"):
+    with pytest.raises(DataError, match="not a valid CSV"):
         check_source("sih-sus", ragged, any_version=True)
 
 
@@ -209,7 +209,7 @@ def test_real_sih_sus() -> None:
 
 def test_auto_looks_where_it_was_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LOWKEY_HOSPITAL_DATA", raising=False)
-    with pytest.raises(DataError, match=r"set data.source to its file, or LOWKEY_HOSPITAL_DATA"):
+    with pytest.raises(DataError, match=r"set data.source to it, or LOWKEY_HOSPITAL_DATA"):
         load_admissions("sih-sus", "auto")
     monkeypatch.setenv("LOWKEY_HOSPITAL_DATA", str(tmp_path))
     with pytest.raises(DataError, match=r"holds no sih_minimal.csv"):
