@@ -33,7 +33,7 @@ def decode(kind: type[Value], data: bytes) -> Value:
         value: Value = _read(kind, reader)
     except (UnicodeDecodeError, ValueError) as error:
         raise InvalidInput(
-            f"these {len(data)} bytes are not a valid {getattr(kind, '__name__', kind)}: {error}"
+            f"these {len(data)} bytes are not an encoded {getattr(kind, '__name__', kind)}: {error}"
         ) from None
     if reader.position != len(data):
         raise InvalidInput(f"{len(data) - reader.position} bytes too many after a {getattr(kind, '__name__', kind)}")
