@@ -72,7 +72,7 @@ def test_a_missing_or_damaged_secret_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="lowkey flower identity"):
         read_identity(tmp_path, 0)
     write_secret(tmp_path / "identity.pem", b"no key")
-    with pytest.raises(ConfigError, match="not a private key"):
+    with pytest.raises(ConfigError, match="is not a private key"):
         read_identity(tmp_path, 0)
 
 
