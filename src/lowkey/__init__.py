@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from lowkey.simulation import Simulation, run, simulate
     from lowkey.tasks import Score, Study, Task
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "codec": (
