@@ -14,6 +14,7 @@ from lowkey.errors import RunError
 from lowkey.experiments import Config, RunDirectory, find, override, parse
 from lowkey.federation import RunState
 from lowkey.privacy import Event, Ledger
+from lowkey.tasks import Presentation, Score
 from tests.conftest import tiny_config, tiny_hospital
 
 TINY = ("federation.clients=400", "federation.cohort=5")
@@ -142,7 +143,7 @@ def test_existing_directories_are_never_overwritten(run_path: Path) -> None:
 MAY_CHANGE = (
     "schedule.rounds=9", "schedule.evaluate_every=2", "schedule.attempts=7", "runtime.workers=1",
     "runtime.checkpoint_every=3", "deployment.train_seconds=5", "paper.round=5", "name=other", "privacy.epsilon=7",
-    "privacy.rounds=77", "privacy.max_contributions=3", "privacy.aggregation=masked",
+    "privacy.rounds=77", "privacy.max_contributions=300", "privacy.aggregation=masked",
 )  # fmt: skip
 MAY_NOT_CHANGE = (
     "seed=5", "training.learning_rate=0.5", "federation.clients=300", "federation.cohort=6", "federation.ledger=x",
@@ -257,3 +258,44 @@ def test_metrics_in_the_middle_of_a_line_and_damaged(run_path: Path) -> None:
     file.write_text("garbage\n")
     with pytest.raises(RunError, match="damaged"):
         directory.metrics()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "refused"),
+    [("3", "2", True), ("unlimited", "9", True), ("3", "4", False), ("3", "unlimited", False), ("3", "3", False)],
+)
+def test_a_limit_of_contributions_may_grow_but_not_shrink(
+    run_path: Path, before: str, after: str, refused: bool
+) -> None:
+    """Clients may have contributed more often already, and the ε for the server is computed by the limit."""
+
+    def limited(limit: str) -> Config:
+        return tiny_config("demo/fl-std-dp", f"privacy.max_contributions={limit}")
+
+    directory = RunDirectory.create(run_path, limited(before))
+    if refused:
+        with pytest.raises(RunError, match="a limit cannot be lowered later"):
+            directory.adopt(limited(after))
+    else:
+        directory.adopt(limited(after))
+
+
+def test_a_run_that_goes_on_is_no_longer_finished_or_failed(run_path: Path) -> None:
+    directory = RunDirectory.create(run_path, tiny_config())
+    directory.write_result({"rounds": 3})
+    assert directory.state() == "finished"
+    directory.forget_end()
+    assert directory.state() == "stopped"
+    directory.write_failure("no power")
+    directory.forget_end()
+    assert directory.state() == "stopped"
+
+
+def test_the_best_round_follows_the_score(run_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = RunDirectory.create(run_path, tiny_config())
+    lines = [{"round": n, "loss": loss, "accuracy": 0.5} for n, loss in ((1, 0.9), (2, 0.3), (3, 0.6))]
+    (run_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    judged = Presentation(scores=(Score("loss", "loss", lower_is_better=True),))
+    monkeypatch.setattr(directory, "presentation", lambda: judged)
+    summary = directory.summary()
+    assert (summary["best_loss"], summary["best_round"], summary["final_loss"]) == (0.3, 2, 0.6)

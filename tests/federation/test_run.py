@@ -128,3 +128,32 @@ def test_secure_aggregation_needs_keys() -> None:
     invite = Request(round=1, message=Invite(run="test", roster=tuple(range(40))))
     with pytest.raises(InvalidInput, match="keys of the enrolled clients"):
         Client(scheme=made, trainer=Pull()).handle(ClientState(0), invite)
+
+
+@pytest.mark.parametrize("clip_norm", [None, float("nan"), float("inf"), 0.0, -1.0, 0.5, 1e9])
+def test_a_clip_norm_that_was_not_agreed_is_refused_by_all_members_alike(clip_norm: float | None) -> None:
+    """Or the server would learn by who fails whose coin fell on heads, and who still contributes."""
+    made = scheme_for("fl-std-dp", sampling="secret_poisson", clip_norm=1.0, max_contributions=1)
+    model = np.zeros(DIMENSION, np.float32)
+    for number in range(20):
+        for weights, contributions in ((model, 0), (model, 5), (None, 0)):
+            request = Request(round=1, weights=weights, clip_norm=clip_norm)
+            with pytest.raises(InvalidInput, match="clip norm"):
+                Client(scheme=made, trainer=Pull()).handle(ClientState(number, contributions=contributions), request)
+
+
+def test_an_adaptive_clip_norm_may_move_but_not_beyond_reason() -> None:
+    made = scheme_for("fl-std-dp", cohort=40, clip="adaptive", clip_norm=1.0)
+    client, model = Client(scheme=made, trainer=Pull()), np.zeros(DIMENSION, np.float32)
+    client.handle(ClientState(0), Request(round=1, weights=model, clip_norm=0.7))
+    with pytest.raises(InvalidInput, match="must be at most"):
+        client.handle(ClientState(0), Request(round=1, weights=model, clip_norm=1e9))
+
+
+def test_error_feedback_tells_the_noise_that_is_really_there() -> None:
+    """With the adjoint everything is decoded in every round: only the momentum carries noise on."""
+    made = replace(scheme_for("fl-cs-dp", cohort=40, ratio=1.0, noise_multiplier=2.0), server=Listening())
+    federation(made, memory()).run(initial_state(made, START), Schedule(rounds=40))
+    assert isinstance(made.server, Listening)
+    first, last, rho = made.server.heard[0], made.server.heard[-1], 0.9
+    assert last == pytest.approx(first / math.sqrt(1 - rho**2), rel=0.02)

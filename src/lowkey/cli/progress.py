@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from types import TracebackType
@@ -22,7 +21,7 @@ class RunProgress:
 
     def __init__(self, rounds: int, scores: Sequence[Score], *, quiet: bool = False) -> None:
         self._console = Console(stderr=True, quiet=quiet)
-        self._rounds, self._scores, self._best, self._last_line = rounds, scores, -math.inf, 0.0
+        self._rounds, self._scores, self._seen, self._last_line = rounds, scores, list[float](), 0.0
         self._bar = Progress(
             TextColumn("round"),
             MofNCompleteColumn(),
@@ -68,8 +67,8 @@ class RunProgress:
         parts = []
         first, *others = self._scores
         if (value := metrics.get(first.name)) is not None:
-            self._best = max(self._best, value)
-            parts.append(f"{first.label} {value:.3f} (best {self._best:.3f})")
+            self._seen.append(value)
+            parts.append(f"{first.label} {value:.3f} (best {first.best(self._seen):.3f})")
             parts += [f"{score.label} {metrics[score.name]:.3f}" for score in others if score.name in metrics]
         if metrics["epsilon_pld"] is not None:
             parts.append(f"ε {human_epsilon(metrics['epsilon_pld'], 3)}")

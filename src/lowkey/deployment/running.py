@@ -42,26 +42,31 @@ def run_locally(
     environment : mapping of str to str
         More environment variables for the server's app and all nodes.
     """
-    if resume:
-        RunDirectory.open(out)
-    else:
+    if not resume:
         RunDirectory.require_new(out)
+    done = RunDirectory.open(out).metrics() if resume else []
     (out / "result.json").unlink(missing_ok=True)
     home = out.with_name(f"{out.name}.flower")
     with local_federation(config, home, say=say, environment=environment) as federation:
         run = federation.submit(out)
         say("waiting for the nodes")
-        return follow(federation, run, out, observers)
+        return follow(federation, run, out, observers, after=done[-1]["round"] if done else 0)
 
 
-def follow(federation: LocalFederation, run: str, out: Path, observers: Sequence[Observer] = ()) -> dict[str, Any]:
-    """Watch a run until it has a result; its files say how it ended, and Flower's status when they do not."""
-    shown, looked, revived = 0, time.monotonic(), time.monotonic()
+def follow(
+    federation: LocalFederation, run: str, out: Path, observers: Sequence[Observer] = (), *, after: int = 0
+) -> dict[str, Any]:
+    """Watch a run until it has a result; its files say how it ended, and Flower's status when they do not.
+
+    Observers see the rounds after the round ``after``, each once.
+    """
+    looked, revived = time.monotonic(), time.monotonic()
     while True:
-        for metrics in (RunDirectory.open(out).metrics() if (out / "config.toml").is_file() else [])[shown:]:
-            shown += 1
-            for observer in observers:
-                observer(metrics)
+        for metrics in RunDirectory.open(out).metrics() if (out / "config.toml").is_file() else []:
+            if metrics["round"] > after:
+                after = metrics["round"]
+                for observer in observers:
+                    observer(metrics)
         if (out / "result.json").exists():
             result: dict[str, Any] = json.loads((out / "result.json").read_text(encoding="utf-8"))
             return result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any
 
 import tomli_w
@@ -110,6 +111,11 @@ class Config:
             seed=self.seed,
         )
 
+    def complete(self) -> Config:
+        """The same with all settings of the task, also those that have their defaults."""
+        study = self.study
+        return replace(self, data=study.data, model=study.model)
+
     def find_task(self) -> Task:
         """The task of this configuration."""
         return find_task(self.task)
@@ -140,12 +146,14 @@ class Config:
                 raise ConfigError(
                     f"the number of nodes is {nodes}; secure aggregation needs at least 3 clients to hide anything"
                 )
-            privacy = replace(privacy, aggregation="masked", sampling=None, roster=None)
+            privacy = replace(privacy, aggregation="masked")
         return replace(self, federation=replace(self.federation, clients=nodes, cohort=cohort), privacy=privacy)
 
     def resolve(self) -> Config:
         """Replace every "auto" of the guarantee by its number: noise or rounds, and the limit of contributions."""
-        privacy, schedule = self.privacy, self.schedule
+        privacy, schedule, ledger = self.privacy, self.schedule, self.federation.ledger
+        if ledger is not None:  # the same file, whatever the working directory of the process that writes it
+            self = replace(self, federation=replace(self.federation, ledger=str(Path(ledger).resolve())))
         if privacy is None:
             return self
         population = {"clients": self.federation.clients, "cohort": self.federation.cohort}

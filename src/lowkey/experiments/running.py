@@ -86,7 +86,7 @@ def run_in_directory(
     dict
         The summary that ``lowkey run --json`` prints, also kept as result.json.
     """
-    began = time.perf_counter()
+    began, config = time.perf_counter(), config.complete()
     secrets = secrets or OSSecrets()
     first = initial_state(parts.scheme, parts.initial_weights)
     directory = RunDirectory.open(out) if resume else RunDirectory.create(out, config)
@@ -94,6 +94,7 @@ def run_in_directory(
     unsaved: RunState | None = None
     try:
         directory.adopt(config)
+        directory.forget_end()
         if not secrets.claims_privacy:
             directory.withdraw_claim()
         ledger = directory.ledger()

@@ -84,6 +84,12 @@ class RunDirectory:
                     f"{self.path} was started with another {key} ({old.get(key)}, now {new.get(key)}); resume it with "
                     "its own settings, or start a new run with another --out"
                 )
+        before, after = (c.privacy.max_contributions if c.privacy else None for c in (self.config, config))
+        if after not in (before, "unlimited") and (before == "unlimited" or int(after or 0) < int(before or 0)):
+            raise RunError(
+                f"{self.path} was started with privacy.max_contributions = {before}, now it is {after}; a limit cannot "
+                "be lowered later, since clients may have contributed more often already"
+            )
         if config != self.config:
             replace_file(self.path / "config.toml", config.to_toml().encode())
         self.config = config
@@ -170,7 +176,8 @@ class RunDirectory:
         last = metrics[-1] if metrics else {}
         evaluated = evaluated_rounds(metrics, scores) or [{}]
         names = [score.name for score in scores]
-        best = max(evaluated, key=lambda m: m.get(names[0], 0.0))
+        highest = scores[0].best(line.get(names[0], 0.0) for line in evaluated)
+        best = next(line for line in evaluated if line.get(names[0], 0.0) == highest)
         return {
             "preset": self.config.name,
             "rounds": last.get("round", 0),
@@ -194,6 +201,11 @@ class RunDirectory:
             return "finished"
         failure = self.path / FAILURE_FILE
         return f"failed: {json.loads(failure.read_text())['error']}" if failure.exists() else "stopped"
+
+    def forget_end(self) -> None:
+        """The run goes on: how an earlier part of it ended is no longer true."""
+        for name in (FAILURE_FILE, "result.json"):
+            (self.path / name).unlink(missing_ok=True)
 
     def write_failure(self, reason: str) -> None:
         """Write down the error that ended a run, for a run that nobody watches."""

@@ -6,7 +6,8 @@ import difflib
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
-from typing import Any, TypeVar, cast
+from types import UnionType
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -39,11 +40,21 @@ def to_record(section: str, kind: type[RecordT], table: Any) -> RecordT:
     ]
     if problems:
         raise ConfigError("; ".join(problems))
+    types = get_type_hints(kind)
+    if wrong := [key for key, value in table.items() if _is_other(types[key], value)]:
+        raise ConfigError("; ".join(f"{section}.{key} is {table[key]!r}, which has the wrong type" for key in wrong))
     try:
         record: RecordT = _adapter(cast(Hashable, kind)).validate_python(dict(table))
         return record
     except ValidationError as error:
         raise ConfigError("; ".join(dict.fromkeys(_explain(section, detail) for detail in error.errors()))) from None
+
+
+def _is_other(hint: Any, value: Any) -> bool:
+    """Whether a truth value or a text stands where a field takes none; pydantic would make a number of it."""
+    options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    allowed = {type(choice) for o in options if get_origin(o) is Literal for choice in get_args(o)} | {*options}
+    return isinstance(value, bool | str) and not {type(value), Any} & allowed
 
 
 def to_table(record: Any) -> dict[str, Any]:

@@ -85,9 +85,9 @@ class Client:
         Guarantees
         ----------
         In a private scheme a vector leaves only clipped, with a fresh share of noise and, under secure aggregation,
-        masked; of the same length and weight for every member. A client that is excused, or that has reached its limit
-        of contributions, sends noise on zeros: staying away would tell something about its data. A client contributes
-        to an attempt at a round once.
+        masked. Every member's vector has the same length and weight. A client that is excused, or that has reached its
+        limit of contributions, sends noise on zeros: staying away would tell something about its data. A client
+        contributes to an attempt at a round once.
 
         Raises
         ------
@@ -113,6 +113,7 @@ class Client:
             raise InvalidInput(
                 "the server asks for an unmasked vector, which this client never sends; use secure aggregation"
             )
+        privacy.require_clip(request.clip_norm)  # by all members alike: who fails must not tell whose data is used
         operator = self.scheme.operator(self.trainer.num_coordinates, request.round)  # 3
         source = self.secrets.source("noise", request.round, request.attempt, state.client)
         measurement, weight = None, 1.0

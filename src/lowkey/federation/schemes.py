@@ -145,7 +145,7 @@ class Scheme:
 
 def is_private(name: str) -> bool:
     """Whether the scheme of this name promises privacy; unknown names are refused."""
-    checks.one_of("federation.scheme", name, SCHEMES)
+    checks.one_of("federation.scheme", name, (*FAMILIES, *(f"{family}{_PRIVATE}" for family in FAMILIES)))
     return name.endswith(_PRIVATE)
 
 

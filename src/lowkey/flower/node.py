@@ -140,7 +140,10 @@ class Node:
         for excuse in excuses:
             _log.error("round %d: this client could not contribute and sent noise only: %s", request.round, excuse)
         if tried and self._home is not None:
-            write_status(self._home, request.round, excuses[-1] if excuses else None)
+            try:
+                write_status(self._home, request.round, excuses[-1] if excuses else None)
+            except OSError:  # without it the reply must leave all the same: a node that trained must not be missed
+                _log.exception("the status of this node cannot be written")
 
 
 def settings_digest(scheme: Scheme, num_coordinates: int) -> bytes:

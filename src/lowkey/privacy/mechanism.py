@@ -19,7 +19,7 @@ from lowkey.privacy.encoding import Encoding
 from lowkey.privacy.events import Event, require_small_delta
 from lowkey.privacy.records import Measurement, Noised, Open, WireFormat
 from lowkey.privacy.sampling import Sampling
-from lowkey.privacy.settings import ClientPrivacy
+from lowkey.privacy.settings import LARGEST_CLIP, ClientPrivacy
 from lowkey.privacy.shares import NoiseShares, noise_shares
 from lowkey.rng import BitSource
 from lowkey.types import FloatArray, Words
@@ -89,6 +89,10 @@ class Privacy(Protocol):
         """Bits of a number on the wire; None for float32."""
         ...
 
+    def require_clip(self, clip_norm: float | None) -> None:
+        """Refuse a clip norm that is not the agreed one; called for every member, whether it contributes or not."""
+        ...
+
     def wire(self, num_measurements: int) -> WireFormat:
         """What a vector looks like on the wire."""
         ...
@@ -144,6 +148,10 @@ class NoPrivacy:
                 "the cohort"
             )
 
+    def require_clip(self, clip_norm: float | None) -> None:
+        if clip_norm is not None:
+            raise InvalidInput(f"the request has a clip norm, {clip_norm}, but nothing is clipped in this scheme")
+
     def wire(self, num_measurements: int) -> WireFormat:
         return WireFormat(bits=None, length=num_measurements)
 
@@ -198,7 +206,7 @@ class ClientMechanism:
             raise InvalidInput("the privacy settings have open choices; call ClientPrivacy.resolve first")
         require_small_delta(self.settings.delta, self.sampling.population)
         _ = self.shares  # refuses settings that leave no honest share of noise
-        if self.settings.clip == "adaptive" and self.adaptive is not None and self.noise_multiplier > 0:
+        if self.adaptive is not None and self.noise_multiplier > 0:
             self.adaptive.value_multiplier(self.noise_multiplier)  # refuses noise that would hide the votes
 
     @property
@@ -256,6 +264,13 @@ class ClientMechanism:
             bits=self.bits,
             adaptive=self.adaptive,
         )
+
+    def require_clip(self, clip_norm: float | None) -> None:
+        if clip_norm is None:
+            raise InvalidInput("the request has no clip norm, which a private scheme needs")
+        checks.positive("the clip norm of the request", clip_norm, most=LARGEST_CLIP)
+        if self.adaptive is None and clip_norm != self.clip_norm:
+            raise InvalidInput(f"the clip norm of the request is {clip_norm}; {self.clip_norm} was agreed")
 
     def wire(self, num_measurements: int) -> WireFormat:
         return WireFormat(bits=self.bits, length=self.encoding(num_measurements).wire_length)

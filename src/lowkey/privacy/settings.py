@@ -9,7 +9,7 @@ from lowkey import checks
 from lowkey.errors import InvalidInput
 from lowkey.privacy.sampling import SAMPLINGS, Sampling, make_sampling
 
-_LARGEST_CLIP = 1e6
+LARGEST_CLIP = 1e6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +41,8 @@ class ClientPrivacy:
     bits : {16, 20, 24} or None
         Bits of each number on the wire. None means 20, or 24 where nothing is compressed.
     max_contributions : int, "auto" or "unlimited"
-        In how many rounds one client's data may be used; afterwards it adds noise only. "auto" is a number that
-        99.9 % of the clients do not exceed.
+        In how many rounds one client's data may be used; afterwards it adds noise only. "auto": what 99.9 % of the
+        clients stay below over ``rounds``, or "unlimited" where the number of rounds is not known.
     aggregation : {"plain", "masked"}
         "masked" runs the whole secure aggregation; "plain" adds the same integers openly, which is only for
         simulations.
@@ -63,7 +63,7 @@ class ClientPrivacy:
     aggregation: Literal["plain", "masked"] = "plain"
 
     def __post_init__(self) -> None:
-        checks.positive("privacy.clip_norm", self.clip_norm, most=_LARGEST_CLIP)
+        checks.positive("privacy.clip_norm", self.clip_norm, most=LARGEST_CLIP)
         checks.one_of("privacy.clip", self.clip, ("fixed", "adaptive"))
         if self.noise_multiplier != "auto":
             checks.not_negative("privacy.noise_multiplier", self.noise_multiplier)

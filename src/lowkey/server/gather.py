@@ -60,18 +60,21 @@ class ErrorFeedback:
         variances = self._noise(state["noise"], noise)
         noise_of_e = float(np.sqrt(variances[2]))
         decoded = decode(e, noise_of_e)  # line 11
-        e = e - operator.forward(decoded.update)  # line 12; a new array, since the update may share memory with e
+        left = e - operator.forward(decoded.update)  # line 12; a new array, since the update may share memory with e
+        before, after = float(np.linalg.norm(e)), float(np.linalg.norm(left))
+        kept = after / before if before > 0 else 0.0
         return Gathered(
-            state={"momentum": u, "error": e, "noise": variances},
+            state={"momentum": u, "error": left, "noise": variances * np.array([1.0, kept, kept**2], np.float32)},
             decoded=decoded,
             noise=noise_of_e,
-            residual_norm=float(np.linalg.norm(e)),
+            residual_norm=after,
         )
 
     def _noise(self, before: FloatArray, of_mean: float) -> FloatArray:
         """Variance of the noise in u, its covariance with that in e, and its variance in e, per measurement.
 
-        Exact for e as the sum of everything that came in. Noise that was decoded has left e, so this is an upper bound.
+        Noise leaves e with what is decoded: what stays is taken to fall as the norm of e does. That is exact for the
+        adjoint, which decodes everything.
         """
         in_u, shared, in_e = before.astype(np.float64)
         rate, rho = self.rate, self.momentum

@@ -165,10 +165,12 @@ class WorkerPool:
                     arrived |= self._collect()
                 worker, done = arrived.pop(client)
                 self._register.add(done.tried, done.excuses)
-                if done.reply is not None:
-                    self._memory.keep(done.state)
-                    yield client, _whole(done.reply, done.vector, worker.slots[done.slot])
-                worker.free.append(done.slot)
+                try:
+                    if done.reply is not None:
+                        self._memory.keep(done.state)
+                        yield client, _whole(done.reply, done.vector, worker.slots[done.slot])
+                finally:
+                    worker.free.append(done.slot)
                 self._hand_out(waiting)
             self._register.close()
         finally:
@@ -271,6 +273,7 @@ def _serve(
             tried, excuses = client.attendance.take()
             done = _Done(job.slot, clock.take(), job.state, tried=tried, excuses=tuple(excuses))
         except ClientFailed as error:
+            client.attendance.take()
             plain = ClientFailed(error.client, error.stage, error.reason)  # its cause may not survive the pipe
             done = _Done(job.slot, clock.take(), job.state, error=plain)
         connection.send(done)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -44,10 +44,15 @@ class Study:
 
 @dataclass(frozen=True)
 class Score:
-    """A metric by which runs are judged: its name in the metrics, and a label for people."""
+    """A metric by which runs are judged: its name in the metrics, a label for people, and which way is better."""
 
     name: str
     label: str
+    lower_is_better: bool = False
+
+    def best(self, values: Iterable[float]) -> float:
+        """The best of some values of this metric."""
+        return min(values) if self.lower_is_better else max(values)
 
 
 @dataclass(frozen=True, kw_only=True)
