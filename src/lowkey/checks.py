@@ -18,10 +18,10 @@ def number(name: str, value: object) -> None:
         raise InvalidInput(f"{name} is {value!r}; it must be a number")
 
 
-def positive(name: str, value: float, *, allow_infinite: bool = False, most: float | None = None) -> None:
+def positive(name: str, value: float, *, most: float | None = None) -> None:
     """Refuse what is not a number above 0, and at most ``most``."""
     number(name, value)
-    if not value > 0 or (math.isinf(value) and not allow_infinite):
+    if not value > 0 or math.isinf(value):
         raise InvalidInput(f"{name} is {value}; it must be a number above 0")
     if most is not None and value > most:
         raise InvalidInput(f"{name} is {value:g}; it must be at most {most:g}")

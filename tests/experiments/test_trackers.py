@@ -32,7 +32,7 @@ def test_every_number_of_the_metrics_arrives(run_path: Path) -> None:
     assert len(metrics) == 3
     for name in ("accuracy", "loss", "epsilon_pld", "epsilon_server", "bytes_up_total", "update_norm"):
         assert found[name] == [(m["round"], pytest.approx(m[name], rel=1e-6)) for m in metrics]
-    assert found["seconds/train"] == [(m["round"], pytest.approx(m["seconds"]["train"], rel=1e-6)) for m in metrics]
+    assert found["seconds/round"] == [(m["round"], pytest.approx(m["seconds"]["round"], rel=1e-6)) for m in metrics]
     assert not {"round", "decoder", "median_norm"} & found.keys()  # no number, or the step itself
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from lowkey.experiments.config import Config
 from lowkey.experiments.running import ServerParts
+from lowkey.federation import no_evaluation
 from lowkey.learning import ClientDatasets, TorchEvaluator, TorchTrainer, layer_sizes, model_vector
 from lowkey.protocols import Evaluator
-from lowkey.types import FloatArray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ def server_parts(config: Config, module: Any = None) -> ServerParts:
     """The server's parts; without test data the model is not evaluated. Pass ``module`` if the model exists already."""
     task, study = config.find_task(), config.study
     module = task.model(study) if module is None else module
-    evaluator: Evaluator = _no_evaluation
+    evaluator: Evaluator = no_evaluation
     test = task.test(study)
     if test is not None:
         evaluator = TorchEvaluator(module, test, objective=task.objective(study), device=config.runtime.device)
@@ -46,8 +46,3 @@ def trainer_of(config: Config, module: Any, clients: ClientDatasets) -> TorchTra
     """The trainer of the clients, on their data."""
     objective = config.find_task().objective(config.study)
     return TorchTrainer(module, clients, config.training, objective=objective, device=config.runtime.device)
-
-
-def _no_evaluation(weights: FloatArray) -> dict[str, float]:
-    del weights
-    return {}

@@ -14,7 +14,7 @@ from lowkey import privacy as accounting
 from lowkey.errors import ConfigError, InvalidInput
 from lowkey.experiments.settings import DeploymentSettings, FederationSettings, Published, RuntimeSettings
 from lowkey.experiments.tables import to_record, to_table, unknown_key
-from lowkey.federation import PARTS, Schedule, Scheme, is_private, require_fit, scheme, usual_parts
+from lowkey.federation import PARTS, Schedule, Scheme, require_fit, require_promise, scheme, usual_parts
 from lowkey.learning import LocalSGD
 from lowkey.privacy import ClientPrivacy
 from lowkey.protocols import Codec, Decoder
@@ -74,14 +74,7 @@ class Config:
     def __post_init__(self) -> None:
         name, federation, privacy = self.federation.scheme, self.federation, self.privacy
         checks.at_least("seed", self.seed, 0)
-        if is_private(name) and privacy is None:
-            raise InvalidInput(f"{name} needs a [privacy] table with at least clip_norm; add one")
-        if not is_private(name) and privacy is not None:
-            raise InvalidInput(f"{name} promises no privacy; remove the [privacy] table or use {name}-dp")
-        if is_private(name) and federation.min_clients != 1:
-            raise InvalidInput(
-                f"federation.min_clients is for schemes without privacy; for {name} set privacy.dropouts"
-            )
+        require_promise(name, privacy, federation.min_clients)
         if federation.cohort > federation.clients:
             raise InvalidInput(
                 f"federation.cohort is {federation.cohort}; it must be at most federation.clients, {federation.clients}"

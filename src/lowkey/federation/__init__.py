@@ -15,8 +15,18 @@ from lowkey.federation.records import (
     Survivors,
 )
 from lowkey.federation.round import drive, initial_state, released_model, round_flow
-from lowkey.federation.run import Federation, Schedule, StoppedBy
-from lowkey.federation.schemes import FAMILIES, PARTS, SCHEMES, Scheme, is_private, require_fit, scheme, usual_parts
+from lowkey.federation.run import Federation, Schedule, StoppedBy, no_evaluation
+from lowkey.federation.schemes import (
+    FAMILIES,
+    PARTS,
+    SCHEMES,
+    Scheme,
+    is_private,
+    require_fit,
+    require_promise,
+    scheme,
+    usual_parts,
+)
 
 __all__ = [
     "AGGREGATORS",
@@ -42,8 +52,10 @@ __all__ = [
     "drive",
     "initial_state",
     "is_private",
+    "no_evaluation",
     "released_model",
     "require_fit",
+    "require_promise",
     "round_flow",
     "scheme",
     "usual_parts",

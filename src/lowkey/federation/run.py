@@ -19,11 +19,16 @@ from lowkey.protocols import Ask, Evaluator, Observer
 from lowkey.rng import OSSecrets, Secrets
 from lowkey.secagg import VerifyKeys
 from lowkey.timing import StageClock
-from lowkey.types import Evaluation
+from lowkey.types import Evaluation, FloatArray
 
 _log = logging.getLogger(__name__)
 
 StoppedBy = Literal["rounds", "privacy target"]
+
+
+def no_evaluation(weights: FloatArray) -> Evaluation:  # noqa: ARG001
+    """For runs without test data: they have no metrics of the model."""
+    return {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +73,7 @@ class Federation:
 
     scheme: Scheme
     ask: Ask
-    evaluate: Evaluator
+    evaluate: Evaluator = no_evaluation
     ledger: Ledger = field(default_factory=lambda: Ledger(None, run="in memory"))
     secrets: Secrets = field(default_factory=OSSecrets)
     clock: StageClock = field(default_factory=StageClock)

@@ -209,20 +209,27 @@ def scheme(
 def _mechanism(
     name: str, privacy: ClientPrivacy | None, clients: int, cohort: int, min_clients: int, ratio: float
 ) -> Privacy:
-    if not is_private(name):
-        if privacy is not None:
-            raise InvalidInput(f"{name} promises no privacy; leave out the privacy settings, or use {name}{_PRIVATE}")
-        return NoPrivacy(sampling=make_sampling("fixed", population=clients, cohort=cohort), min_survivors=min_clients)
+    require_promise(name, privacy, min_clients)
     if privacy is None:
-        raise InvalidInput(f"{name} needs privacy settings with at least clip_norm, and epsilon or noise_multiplier")
-    if min_clients != 1:
-        raise InvalidInput(f"federation.min_clients is for schemes without privacy; for {name} set privacy.dropouts")
+        return NoPrivacy(sampling=make_sampling("fixed", population=clients, cohort=cohort), min_survivors=min_clients)
     settings = privacy.resolve(clients=clients, cohort=cohort, ratio=ratio)
     if settings.noise_multiplier == 0:
         raise InvalidInput(
             f"privacy.noise_multiplier is 0, which protects nobody; raise it, or use {name.removesuffix(_PRIVATE)}"
         )
     return ClientMechanism(settings=settings, sampling=settings.sampling_of(clients=clients, cohort=cohort))
+
+
+def require_promise(name: str, privacy: ClientPrivacy | None, min_clients: int) -> None:
+    """Refuse privacy settings that a scheme does not have, or the lack of those that it needs."""
+    if not is_private(name) and privacy is not None:
+        raise InvalidInput(f"{name} promises no privacy; leave out the privacy settings, or use {name}{_PRIVATE}")
+    if is_private(name) and privacy is None:
+        raise InvalidInput(
+            f"{name} needs privacy settings (the table [privacy]): clip_norm, and epsilon or noise_multiplier"
+        )
+    if is_private(name) and min_clients != 1:
+        raise InvalidInput(f"federation.min_clients is for schemes without privacy; for {name} set privacy.dropouts")
 
 
 def require_fit(parts: Mapping[str, Any]) -> None:

@@ -7,7 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from lowkey.errors import InvalidInput
-from lowkey.federation import Federation, RoundRecord, Schedule, Scheme, StoppedBy, initial_state, released_model
+from lowkey.federation import (
+    Federation,
+    RoundRecord,
+    Schedule,
+    Scheme,
+    StoppedBy,
+    initial_state,
+    no_evaluation,
+    released_model,
+)
 from lowkey.learning import (
     CLASSIFICATION,
     ClientDatasets,
@@ -112,7 +121,7 @@ def simulate(
     scheme = scheme.for_layers(layer_sizes(model))
     objective, schedule = objective or CLASSIFICATION, Schedule(rounds=rounds)
     if evaluate is None:
-        evaluate = _not_at_all if test is None else TorchEvaluator(model, test, objective=objective, device=device)
+        evaluate = no_evaluation if test is None else TorchEvaluator(model, test, objective=objective, device=device)
     clock, secrets = StageClock(), secrets or OSSecrets()
     trainer = TorchTrainer(model, clients, sgd or LocalSGD(), objective=objective, device=device)
     records: list[RoundRecord] = []
@@ -138,8 +147,3 @@ def simulate(
     weights = released_model(scheme, state)
     load_vector(model, weights)
     return Simulation(weights=weights, records=tuple(records), stopped=stopped)
-
-
-def _not_at_all(weights: FloatArray) -> dict[str, float]:
-    del weights
-    return {}

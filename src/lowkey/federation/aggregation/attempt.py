@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
 from lowkey.errors import RoundFailed
@@ -59,10 +59,9 @@ class Attempt:
     @property
     def requests(self) -> Requests:
         """Requests that ask every member for its vector; members that only add noise get no model."""
-        common = Request(round=self.number, attempt=self.attempt, clip_norm=self.clip_norm)
-        asked = Request(round=self.number, attempt=self.attempt, clip_norm=self.clip_norm, weights=self.state.weights)
-        members = dict.fromkeys(self.cohort.contributors, asked)
-        return members | dict.fromkeys(self.cohort.noise_only, common)
+        noise_only = Request(round=self.number, attempt=self.attempt, clip_norm=self.clip_norm)
+        contributors = dict.fromkeys(self.cohort.contributors, replace(noise_only, weights=self.state.weights))
+        return contributors | dict.fromkeys(self.cohort.noise_only, noise_only)
 
     def require_survivors(self, answered: int) -> None:
         """Fail, before anything is released, if too few members have answered."""
