@@ -24,7 +24,8 @@ settings.load_profile("ci" if os.environ.get("CI") else "lowkey")
 
 TESTS = Path(__file__).parent
 FLOWER = find_spec("flwr") is not None
-collect_ignore = [] if FLOWER else ["flower", "cli/test_flower.py"]
+NEED_FLOWER = ["cli/test_flower.py", "flower", *(f"deployment/test_{name}.py" for name in ("apps", "guard", "local"))]
+collect_ignore = [] if FLOWER else NEED_FLOWER
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
