@@ -144,16 +144,16 @@ class Config:
 
     def resolve(self) -> Config:
         """Replace every "auto" of the guarantee by its number: noise or rounds, and the limit of contributions."""
-        privacy, schedule, ledger = self.privacy, self.schedule, self.federation.ledger
-        if ledger is not None:  # the same file, whatever the working directory of the process that writes it
-            self = replace(self, federation=replace(self.federation, ledger=str(Path(ledger).resolve())))
+        privacy, schedule, federation = self.privacy, self.schedule, self.federation
+        if federation.ledger is not None:  # the same file, whatever the working directory of the process that writes it
+            federation = replace(federation, ledger=str(Path(federation.ledger).resolve()))
         if privacy is None:
-            return self
-        population = {"clients": self.federation.clients, "cohort": self.federation.cohort}
+            return replace(self, federation=federation)
+        population = {"clients": federation.clients, "cohort": federation.cohort}
         if schedule.rounds == "auto":
             schedule = replace(schedule, rounds=_affordable(privacy, **population))
         resolved = privacy.resolve(**population, rounds=schedule.last_round, ratio=self.codec.ratio)
-        return replace(self, privacy=resolved, schedule=schedule)
+        return replace(self, federation=federation, privacy=resolved, schedule=schedule)
 
     def to_table(self) -> dict[str, Any]:
         """The configuration as nested tables, which :func:`parse` reads again."""

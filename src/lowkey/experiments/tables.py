@@ -15,6 +15,8 @@ from lowkey.errors import ConfigError
 
 RecordT = TypeVar("RecordT")
 
+_WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+
 _MOVED = {  # in 0.2.0
     "data.clients": "federation.clients",
     "data.partition": "data.division",
@@ -41,8 +43,13 @@ def to_record(section: str, kind: type[RecordT], table: Any) -> RecordT:
     if problems:
         raise ConfigError("; ".join(problems))
     types = get_type_hints(kind)
-    if wrong := [key for key, value in table.items() if _is_other(types[key], value)]:
-        raise ConfigError("; ".join(f"{section}.{key} is {table[key]!r}, which has the wrong type" for key in wrong))
+    wrong = [
+        f"{section}.{key} is {value!r}; it must be {allowed}"
+        for key, value in table.items()
+        if (allowed := _other_type(types[key], value))
+    ]
+    if wrong:
+        raise ConfigError("; ".join(wrong))
     try:
         record: RecordT = _adapter(cast(Hashable, kind)).validate_python(dict(table))
         return record
@@ -50,11 +57,13 @@ def to_record(section: str, kind: type[RecordT], table: Any) -> RecordT:
         raise ConfigError("; ".join(dict.fromkeys(_explain(section, detail) for detail in error.errors()))) from None
 
 
-def _is_other(hint: Any, value: Any) -> bool:
-    """Whether a truth value or a text stands where a field takes none; pydantic would make a number of it."""
+def _other_type(hint: Any, value: Any) -> str:
+    """What a field takes, where it gets a truth value or a text and takes none; pydantic would make a number of it."""
     options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    allowed = {type(choice) for o in options if get_origin(o) is Literal for choice in get_args(o)} | {*options}
-    return isinstance(value, bool | str) and not {type(value), Any} & allowed
+    choices = [choice for option in options if get_origin(option) is Literal for choice in get_args(option)]
+    if not isinstance(value, bool | str) or {type(value), Any} & {*options, *map(type, choices)}:
+        return ""
+    return " or ".join([*(_WORDS[option] for option in options if option in _WORDS), *map(repr, choices)]) or "a table"
 
 
 def to_table(record: Any) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def round_flow(
     draws = secrets.source("cohort", number, attempt) if scheme.private else PublicStream(scheme.seed, "cohort", number)
     cohort = privacy.sampling.draw(draws)
 
-    # 2 to 12. Every member trains, compresses and protects; what it costs is on disk before the sum can be known.
+    # 2 to 12. Every member trains, compresses and protects; what it costs is on disk before the sum is used.
     aggregate = AGGREGATORS[privacy.aggregation]
     summed = yield from aggregate(
         Attempt(
@@ -72,6 +72,7 @@ def round_flow(
         gathered = scheme.gather.gather(state.gathered, summed.mean.value, operator, decode, summed.mean.noise)
 
     # 14. Step: the optimiser moves the model, and the average that will be released follows.
+    # Decoding spreads the noise of m measurements over n coordinates.
     noise = gathered.noise * math.sqrt(operator.num_measurements / operator.num_coordinates)
     optimiser, step = scheme.server.apply(state.optimiser, gathered.decoded.update, noise)
     step_norm = checks.finite_norm("the step of the model", step)
