@@ -5,10 +5,12 @@ BIN := $(VENV)/bin
 
 NEWEST := .venv-newest
 WORKERS ?= 2
+MESSAGES ?= 200000
+SEED ?= 1
 PARALLEL := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 FAST := -m 'not processes and not slow'
 
-.PHONY: demo test test-fast test-newest coverage lint hooks install bench bench-flower decoding scale audit drill hospital consortium clean
+.PHONY: demo test test-fast test-newest coverage lint hooks install bench bench-flower decoding scale audit attack drill fuzz hospital consortium clean
 
 install: $(VENV)/.installed
 
@@ -48,6 +50,7 @@ bench: install ## speed, as ratios measured in one run
 	$(BIN)/python -m benchmarks.round
 	$(BIN)/python -m benchmarks.noise
 	$(BIN)/python -m benchmarks.secagg
+	$(BIN)/python -m benchmarks.proofs
 
 bench-flower: install ## what the Flower runtime costs per round, and bytes on the wire
 	$(BIN)/python -m benchmarks.flower --json results/flower.json
@@ -55,8 +58,14 @@ bench-flower: install ## what the Flower runtime costs per round, and bytes on t
 drill: install ## faults on real Flower processes; takes about half an hour
 	$(BIN)/python tools/drill.py --write docs/drill.md
 
+fuzz: install ## damaged messages and files for every parser; MESSAGES=2000000 takes some minutes
+	$(BIN)/python -m tests.fuzz --messages $(MESSAGES) --seed $(SEED)
+
 audit: install ## claimed ε beside what an attacker achieves, through the whole pipeline
 	$(BIN)/lowkey audit
+
+attack: install ## a lying server with random strategies against secure aggregation, for two minutes
+	$(BIN)/python -m tests.attacks.lying_server
 
 decoding: install ## which decoder recovers most: tables and figure of docs/decoding.md
 	$(BIN)/python -m benchmarks.decoding

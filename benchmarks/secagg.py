@@ -24,7 +24,7 @@ import numpy as np
 from lowkey import secagg
 from lowkey.experiments import build, load_config
 from lowkey.rng import OSSecrets, generator
-from lowkey.secagg import Advert, Confirmation, Identity, Revealed, SealedShares, Session
+from lowkey.secagg import Advert, Confirmation, Identity, Masked, Revealed, SealedShares, Session
 
 MEMBERS, MIN_SURVIVORS, COLLUDERS, BITS = 100, 90, 10, 20
 TRAINED = 20
@@ -61,19 +61,19 @@ def run_session(session: Session, identities: dict[int, Identity], watch: Stopwa
     watch.sent += len(secagg.encode(Advert, keys[1]))
     with watch("share"):
         for u in session.roster:
-            states[u], shares[u] = secagg.share(states[u], adverts, verify_keys, source)
-        deliveries = secagg.deliver(session, adverts, shares)
+            states[u], shares[u] = secagg.share(states[u], adverts, verify_keys, identities[u], source)
+        deliveries = secagg.deliver(session, adverts, shares, verify_keys)
     watch.sent += len(secagg.encode(SealedShares, shares[1]))
     tally = secagg.Tally(session, adverts, deliveries)
     for u in session.roster:
         if u not in dropped:
             with watch("mask"):
-                states[u], masked = secagg.mask(states[u], deliveries[u], vector)
+                states[u], masked, signed = secagg.mask(states[u], deliveries[u], vector, identities[u])
             with watch("pack"):
                 packed = secagg.pack(masked, BITS)
             with watch("unpack and add"):
-                tally.add(u, secagg.unpack(packed, BITS, session.length))
-    watch.sent += len(packed)
+                tally.add(u, secagg.unpack(packed, BITS, session.length), signed, verify_keys)
+    watch.sent += len(packed) + len(secagg.encode(Masked, signed))
     survivors = tally.close()
     with watch("confirm"):
         for u in survivors:
@@ -81,10 +81,10 @@ def run_session(session: Session, identities: dict[int, Identity], watch: Stopwa
         confirmations = secagg.accept_confirmations(tally, agreed, verify_keys)
     watch.sent += len(secagg.encode(Confirmation, agreed[1]))
     with watch("reveal"):
-        revealed = {u: secagg.reveal(states[u], confirmations, verify_keys)[1] for u in survivors}
+        revealed = {u: secagg.reveal(states[u], confirmations, verify_keys, identities[u])[1] for u in survivors}
     watch.sent += len(secagg.encode(Revealed, revealed[1]))
     with watch("unmask"):
-        total = secagg.unmask(tally, revealed)
+        total = secagg.unmask(tally, revealed, verify_keys).vector
     if not np.array_equal(total, (vector * np.uint32(MIN_SURVIVORS)) & np.uint32(2**BITS - 1)):
         raise SystemExit("the unmasked sum is wrong")
 

@@ -24,7 +24,11 @@ settings.load_profile("ci" if os.environ.get("CI") else "lowkey")
 
 TESTS = Path(__file__).parent
 FLOWER = find_spec("flwr") is not None
-NEED_FLOWER = ["cli/test_flower.py", "flower", *(f"deployment/test_{name}.py" for name in ("apps", "guard", "local"))]
+NEED_FLOWER = ["cli/test_flower.py", "flower", "fuzz", *(f"deployment/test_{n}.py" for n in ("apps", "guard", "local"))]
+NEED_FLOWER += [f"attacks/test_{name}.py" for name in (
+    "cheap_release", "error_texts", "failing_training", "foreign_write_access", "malformed_vectors", "renamed_runs",
+    "replies_that_flower_unpacks", "rolled_back_context", "traffic_tells_contributors", "two_apps",
+)]  # fmt: skip
 collect_ignore = [] if FLOWER else NEED_FLOWER
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -10,15 +11,39 @@ from pathlib import Path
 
 import pytest
 
-from lowkey.durable import Lock, append_line, replace_file
+from lowkey.durable import Lock, LockedLines, replace_file
 from lowkey.errors import InUse
 
 
 def test_lines_are_appended_whole(tmp_path: Path) -> None:
     path = tmp_path / "lines"
     for line in ("one", "zwölf", ""):
-        append_line(path, line)
+        with LockedLines(path) as lines:
+            before = lines.read()
+            assert lines.changed() is None
+            lines.append(line)
+            assert lines.changed() is None
+            assert lines.read() == before + line.encode() + b"\n" == path.read_bytes()
     assert path.read_bytes() == "one\nzwölf\n\n".encode()
+
+
+@pytest.mark.parametrize("length", [0, 1, 511, 512, 513, 2000])
+def test_what_others_do_to_locked_lines_is_seen(tmp_path: Path, length: int) -> None:
+    path, other = tmp_path / "lines", tmp_path / "other"
+    path.write_bytes(b"x" * length)
+    with LockedLines(path) as lines:
+        assert lines.read() == b"x" * length
+        assert lines.changed() is None
+        for content in (b"x" * (length + 1), b"x" * (length - 1), b"x" * (length - 1) + b"y"):
+            path.write_bytes(content)
+            assert lines.changed() == (None if content == b"x" * length else "was changed by another program")
+        path.write_bytes(b"x" * length)
+        assert lines.changed() is None
+        other.write_bytes(b"x" * length)
+        path.rename(tmp_path / "elsewhere")
+        assert lines.changed() == "was replaced, moved or removed"
+        other.rename(path)
+        assert lines.changed() == "was replaced, moved or removed"
 
 
 def test_replacing_leaves_no_other_file(tmp_path: Path) -> None:
@@ -49,14 +74,38 @@ def test_lock_keeps_other_processes_and_this_one_out(tmp_path: Path) -> None:
     with Lock(path, of=Path("the thing")):
         refused = subprocess.run(hold(path), capture_output=True, text=True, check=False)
         assert "InUse: the thing is in use by another process; wait for it or stop it" in refused.stderr
-        with pytest.raises(InUse, match="the thing is in use by this process already"):
-            Lock(tmp_path / "." / "lock", of=Path("the thing"))
+        (tmp_path / "symbolic").symlink_to(path)
+        (tmp_path / "hard").hardlink_to(path)
+        for name in ("lock", "./lock", "symbolic", "hard"):
+            with pytest.raises(InUse, match="the thing is in use by this process already"):
+                Lock(tmp_path / name, of=Path("the thing"))
+        path.read_bytes()
         again = subprocess.run(hold(path), capture_output=True, text=True, check=False)
-        assert "InUse" in again.stderr  # the refused attempt did not end the lock
+        assert "InUse" in again.stderr  # neither the refused attempts nor the reader ended the lock
     assert subprocess.run(hold(path), capture_output=True, text=True, check=True).stdout == "held\n"
     with Lock(path, of=Path("the thing")) as lock:
         lock.close()
         lock.close()
+
+
+def test_a_place_without_locks_is_no_place_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unsupported(handle: int, kind: int) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(fcntl, "flock", unsupported)
+    with pytest.raises(OSError, match="not supported"):
+        Lock(tmp_path / "lock", of=Path("the thing"))
+
+
+def test_a_forked_process_has_no_lock_and_ends_none(tmp_path: Path) -> None:
+    with Lock(tmp_path / "lock", of=Path("the thing")) as lock:
+        child = os.fork()
+        if child == 0:
+            lock.close()
+            os._exit(0 if lock.handle == -1 else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        refused = subprocess.run(hold(tmp_path / "lock"), capture_output=True, text=True, check=False)
+        assert "InUse" in refused.stderr
 
 
 def test_lock_ends_with_a_killed_process_though_its_forked_child_lives(tmp_path: Path) -> None:

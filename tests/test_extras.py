@@ -25,7 +25,7 @@ def check(command: str) -> None:
         assert set(found["extras"].split(",")) <= EXTRAS, command
 
 
-@pytest.mark.parametrize("library", ["torch", "flwr", "polars", "sklearn", "tensorboard"])
+@pytest.mark.parametrize("library", ["torch", "flwr", "polars", "sklearn", "nacl", "tensorboard"])
 def test_the_message_installs_an_extra_from_a_clone(library: str) -> None:
     message = how_to_install(ModuleNotFoundError(name=f"{library}.inner"))
     assert message is not None

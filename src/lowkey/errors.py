@@ -12,7 +12,8 @@ LowkeyError
 ├── RoundFailed           a round cannot be completed safely; nothing was released
 ├── ProtocolViolation     a server or a peer broke the rules of secure aggregation; nothing was revealed
 ├── CannotContribute      a client has nothing to send in this round, and its trainer knows why
-└── ClientFailed          a client's work raised or its process died
+├── ClientFailed          a client's work raised or its process died
+└── WorkerDied            a worker process died, and with it a job that is not a client's
 
 NotConverged is a warning: a decoder stopped before it reached its tolerance.
 
@@ -20,6 +21,9 @@ Messages are one line: what is wrong, the value, what is allowed, what to do.
 """
 
 from __future__ import annotations
+
+import signal
+from typing import Any
 
 
 class LowkeyError(Exception):
@@ -93,6 +97,26 @@ class ClientFailed(LowkeyError):
 
     def __reduce__(self) -> tuple[type[ClientFailed], tuple[int, str, str]]:
         return type(self), (self.client, self.stage, self.reason)
+
+
+class WorkerDied(LowkeyError):
+    """A worker process died.
+
+    Parameters
+    ----------
+    worker : int
+        Number of the worker.
+    job : object
+        What it was doing.
+    code : int or None
+        Its exit code; a negative one is the number of a signal.
+    """
+
+    def __init__(self, worker: int, job: Any, code: int | None) -> None:
+        self.worker, self.job = worker, job
+        hint = "; it may have run out of memory" if code == -signal.SIGKILL else ""
+        self.reason = f"its process died, exit code {code}{hint}"
+        super().__init__(f"worker {worker}: {self.reason}")
 
 
 class NotConverged(UserWarning):

@@ -10,6 +10,7 @@ _EXTRAS = {
     "flwr": ("deployment needs Flower", "flower"),
     "polars": ("hospital data needs polars and scikit-learn", "hospital"),
     "sklearn": ("hospital data needs polars and scikit-learn", "hospital"),
+    "nacl": ("proofs under masks need PyNaCl", "proofs"),
     "tensorboard": ("the tracker needs TensorBoard", "trackers"),
 }
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 from tests.cli.command import lowkey
@@ -40,3 +44,18 @@ def test_a_refuted_claim_has_its_own_exit_code(tmp_path: Path) -> None:
 def test_there_must_be_a_claim() -> None:
     assert "nothing to audit" in error_of("audit", "demo/fl-std")
     assert "trials is 0" in error_of("audit", "--trials", 0)
+
+
+def test_an_audit_that_is_stopped_ends_with_its_workers() -> None:
+    """SIGTERM, as a supervisor sends it: to the command itself, while its workers are busy."""
+    command = [sys.executable, "-c", "from lowkey.cli import main; main()", "audit", "demo/fl-std-dp"]
+    process = subprocess.Popen([*command, "--masked-rounds", "0"])
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    deadline = time.monotonic() + 60
+    while not (workers := children.read_text().split()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert workers
+    time.sleep(0.5)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 130
+    assert not any(Path("/proc", worker).exists() for worker in workers)

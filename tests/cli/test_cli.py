@@ -75,12 +75,26 @@ def test_privacy_epsilon_tells_the_whole_guarantee() -> None:
 
 def test_privacy_calibrate() -> None:
     base = ["privacy", "calibrate", "--epsilon", 1, "--delta", 1e-5, *PAPER]
-    assert json_of(*base, "--rounds", 200)["noise_multiplier"] == pytest.approx(1.2245, abs=1.01e-4)
-    assert json_of(*base, "--noise-multiplier", 1.54)["rounds"] == 431
+    exact = ["--spare-attempts", 0]
+    assert json_of(*base, *exact, "--rounds", 200)["noise_multiplier"] == pytest.approx(1.2245, abs=1.01e-4)
+    assert json_of(*base, *exact, "--noise-multiplier", 1.54)["rounds"] == 431
+    reserved = json_of(*base, "--rounds", 200)
+    assert reserved["noise_multiplier"] == pytest.approx(1.2393, abs=1.01e-4)
+    assert (reserved["rounds"], reserved["spare_attempts"]) == (200, 10)
+    assert reserved["epsilon_pld"] == pytest.approx(1.0, abs=1e-3)  # of all 210 attempts
+    fewer = json_of(*base, "--noise-multiplier", 1.54)
+    assert (fewer["rounds"], fewer["spare_attempts"]) == (410, 21)
     assert "either --rounds" in error_of(*base)
-    assert "not one round fits" in error_of(*base[:3], 0.01, *base[4:], "--noise-multiplier", 1.54)
+    assert "not one round, with its spare attempts, fits" in error_of(
+        *base[:3], 0.01, *base[4:], "--noise-multiplier", 1.54
+    )
+    assert "--spare-attempts is -1" in error_of(*base, "--rounds", 200, "--spare-attempts", -1)
+    assert "delta is 1e-13; it must be at least 1e-12" in error_of(*base[:4], *PAPER, "--rounds", 2, "--delta", 1e-13)
     text = lowkey("privacy", "calibrate", "--epsilon", 1, "--clients", 9, "--cohort", 9, "--rounds", 1).stdout
-    assert text.startswith("noise multiplier 3.7307, 1 rounds: ε ≤ 1\n")
+    assert text.startswith(
+        "noise multiplier 5.2760 (3.7307 without spare attempts): ε ≤ 1 over rounds and spare attempts, 1 and 1\n"
+    )
+    assert "asked for its data 2 times" in text
     assert "for the server" in text
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from lowkey.cli.app import app
-from lowkey.deployment import write_status
+from lowkey.deployment import note_error, note_training
 from lowkey.errors import InvalidInput, LowkeyError, RunError
 from lowkey.experiments import RunDirectory
+from lowkey.figures import human_epsilon
+from lowkey.privacy import ClientLedger, server_epsilon
 
 RUN = ["run", "demo/fl-std", "--quiet"]
 
@@ -34,8 +37,34 @@ def test_from_nothing_to_an_approved_app(tmp_path: Path) -> None:
     call("flower", "new", str(tmp_path / "my-study"))
     assert (tmp_path / "my-study/my_study/task.py").exists()
     digest = call("flower", "fingerprint", str(tmp_path / "my-study")).strip()
-    assert digest in call("flower", "approve", str(tmp_path / "my-study"), "--home", str(homes[0]))
+    approved = call("flower", "approve", str(tmp_path / "my-study"), "--home", str(homes[0]))
+    assert digest in approved
+    assert "written with the app's own limits: review it" in approved
+    policy = homes[0] / "policy.toml"
+    assert policy.read_text() == (tmp_path / "my-study/policy.toml").read_text()
+    policy.write_text(policy.read_text().replace("max_participations = 25", "max_participations = 3"))
+    assert "is kept as it is" in call("flower", "approve", str(tmp_path / "my-study"), "--home", str(homes[0]))
+    assert "max_participations = 3" in policy.read_text()
     assert "ca.crt" in call("flower", "certificates", str(tmp_path / "tls"), "--host", "127.0.0.1")
+
+
+def test_a_client_is_revoked_and_the_fingerprint_tells(tmp_path: Path) -> None:
+    homes = [tmp_path / name for name in ("mary", "luke")]
+    for number, home in enumerate(homes):
+        call("flower", "identity", str(home), "--client", str(number), "--name", home.name)
+    enrolled, out = str(tmp_path / "enrolled.toml"), str(tmp_path / "new.toml")
+    call("flower", "enrol", *(str(home / "identity.toml") for home in homes), "--out", enrolled)
+    before = call("flower", "fingerprint", enrolled).strip()
+    told = call("flower", "revoke", enrolled, "--client", "1", "--out", out)
+    now = call("flower", "fingerprint", out).strip()
+    assert "revoked  1  luke" in told
+    assert f"fingerprint before  {before}\n" in told
+    assert f"fingerprint now     {now} " in told
+    assert before == call("flower", "fingerprint", enrolled).strip() != now
+    call("flower", "revoke", enrolled, "--client", "1")
+    assert now == call("flower", "fingerprint", enrolled).strip()
+    with pytest.raises(LowkeyError, match="client 2 is revoked already, or not in the list"):
+        call("flower", "revoke", enrolled, "--client", "2")
 
 
 @pytest.mark.parametrize(
@@ -92,9 +121,30 @@ def test_status_of_a_node_tells_how_its_training_went(tmp_path: Path) -> None:
     call("flower", "identity", str(home), "--client", "0")
     with pytest.raises(LowkeyError, match="has not trained yet"):
         call("status", str(home))
-    write_status(home, 7, None)
+    note_training(home, 7, None)
     assert "contributed" in call("status", str(home))
-    write_status(home, 8, "its dataset is empty")
+    note_training(home, 8, "its dataset is empty")
     told = call("status", str(home))
-    assert "could not contribute and sent noise only: its dataset is empty" in told
+    assert "sent noise only: its dataset is empty" in told
     assert "    round  8" in told
+    note_error(home, "query.agree: PolicyRefused: noise_multiplier is 0.1")
+    told = call("status", str(home))
+    assert "noise_multiplier is 0.1" in told
+    assert "sent noise only: its dataset is empty" in told
+
+
+def test_status_of_a_node_tells_how_much_of_its_limits_is_used(tmp_path: Path) -> None:
+    home, app = tmp_path / "mary", tmp_path / "my-study"
+    call("flower", "identity", str(home), "--client", "0")
+    call("flower", "new", str(app))
+    call("flower", "approve", str(app), "--home", str(home))
+    note_training(home, 1, None)
+    assert "0 of 25 participations" in call("status", str(home))
+    with ClientLedger(home / "ledger.jsonl") as ledger:
+        for number in range(1, 3):
+            ledger.join("my-study/0123", number, 0, noise_multiplier=1.0)
+    told = call("status", str(home))
+    assert "2 of 25 participations" in told
+    assert f"{human_epsilon(server_epsilon(1.0, 2, 1e-5))} of 33.11 towards the server" in told
+    found = json.loads(call("status", str(home), "--json"))
+    assert (found["participations"], found["contributed"]) == (2, True)

@@ -15,6 +15,7 @@ from lowkey.deployment.enrolment import (
     new_identity,
     read_enrolment,
     read_identity,
+    revoke,
     verify_keys_of,
     write_enrolment,
     write_secret,
@@ -114,6 +115,13 @@ def test_a_list_comes_back_sorted(tmp_path: Path) -> None:
         (f'[[client]]\nnumber = true\nkey = "{KEY}"', "it must be a whole number"),
         (f'[[client]]\nnumber = 1.5\nkey = "{KEY}"', "it must be a whole number"),
         (f'[[client]]\nnumber = 0\nname = "\\u001b[2J"\nkey = "{KEY}"', "one line"),
+        (f'[[client]]\nnumber = 0\nkey = "{KEY}"\nrevoked = 1', "true or false"),
+        (f'[[client]]\nnumber = 0\nkey = "{KEY}"\nrevoked = "false"', "true or false"),
+        (f'[[client]]\nnumber = 0\nkey = "é{KEY}"', "needs number, name and key"),
+        (f'[[client]]\nnumber = 0\nkey = "{KEY}"\nweight = 2', "'weight' is unknown"),
+        (f'more = 1\n[[client]]\nnumber = 0\nkey = "{KEY}"', "'more' is unknown"),
+        (f'version = 3\nnew = 1\n[[client]]\nnumber = 0\nkey = "{KEY}"', "reads versions 1 to 2; upgrade Lowkey"),
+        (f'version = "2"\n[[client]]\nnumber = 0\nkey = "{KEY}"', "another version"),
         (f'[[client]]\nnumber = 0\nkey = "{KEY}"\n' * 2, "same number"),
         (f'[[client]]\nnumber = 0\nkey = "{KEY}"\n[[client]]\nnumber = 1\nkey = "{KEY}"', "same key"),
     ],
@@ -121,6 +129,15 @@ def test_a_list_comes_back_sorted(tmp_path: Path) -> None:
 def test_a_list_that_is_not_sound_is_refused(tmp_path: Path, text: str, complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         read_enrolment(listed(tmp_path / "enrolled.toml", text))
+
+
+def test_a_list_of_the_first_release_which_states_no_version_is_read(tmp_path: Path) -> None:
+    old = listed(tmp_path / "old.toml", f'[[client]]\nnumber = 0\nname = "St. Ann"\nkey = "{KEY}"\n')
+    clients = read_enrolment(old)
+    assert clients == [Enrolled(client=0, name="St. Ann", key=bytes(32))]
+    write_enrolment(tmp_path / "new.toml", clients)
+    assert (tmp_path / "new.toml").read_text().startswith("version = 2\n")
+    assert read_enrolment(tmp_path / "new.toml") == clients
 
 
 def test_a_list_that_cannot_be_read_is_told(tmp_path: Path) -> None:
@@ -139,12 +156,36 @@ def test_fingerprints_follow_numbers_and_keys_and_nothing_else() -> None:
     assert len({fingerprint(clients) for clients in ([a, b], [a], [b], swapped)}) == 4
 
 
+def test_a_revoked_client_keeps_its_number_and_is_trusted_no_more(tmp_path: Path) -> None:
+    clients = [Enrolled(client=n, name=f"node {n}", key=bytes([n]) * 32) for n in range(3)]
+    write_enrolment(tmp_path / "list.toml", revoke(clients, 1))
+    read = read_enrolment(tmp_path / "list.toml")
+    assert [(c.client, c.name, c.revoked) for c in read] == [
+        (0, "node 0", False),
+        (1, "node 1", True),
+        (2, "node 2", False),
+    ]
+    assert verify_keys_of(read) == {0: clients[0].key, 2: clients[2].key}
+    assert fingerprint(read) != fingerprint(clients)
+    assert fingerprint(read) != fingerprint(revoke(clients, 2))
+    for unknown in (1, 3):
+        with pytest.raises(ConfigError, match=f"client {unknown} is revoked already, or not in the list"):
+            revoke(read, unknown)
+
+
+def test_a_fingerprint_can_be_read_aloud() -> None:
+    groups = fingerprint([Enrolled(client=1, name="x", key=bytes(32))]).split(" ")
+    assert [len(group) for group in groups] == [4] * 12
+
+
 def test_a_node_whose_key_is_not_the_enrolled_one_does_not_start(tmp_path: Path) -> None:
     new_identity(tmp_path / "a", 0, "")
     other = new_identity(tmp_path / "b", 0, "")
     mine = read_identity(tmp_path / "a", 0)
-    for directory in ({}, verify_keys_of([other]), {1: mine.verify_key}):
-        with pytest.raises(ConfigError, match="another key for client 0"):
+    with pytest.raises(ConfigError, match="another key for client 0"):
+        OwnKeys(mine, verify_keys_of([other]))
+    for directory in ({}, {1: mine.verify_key}, verify_keys_of(revoke([other], 0))):
+        with pytest.raises(ConfigError, match="client 0 is revoked in"):
             OwnKeys(mine, directory)
     keys = OwnKeys(mine, {0: mine.verify_key})
     assert keys.identity(0) is mine

@@ -116,6 +116,23 @@ def test_what_is_not_approved_is_not_unpacked(tmp_path: Path) -> None:
     assert runtime.installed == []
 
 
+def test_what_cannot_be_unpacked_tells_the_server_its_kind_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_args: object, **_options: object) -> None:
+        raise OSError(28, "No space left on device", "/srv/st-ann/tmp")
+
+    runtime, app = Runtime(), bundle(("a", ""))
+    runtime.install_from_fab = full
+    approve(tmp_path / "approved.txt", bundle_digest(app), "")
+    guard(runtime, tmp_path / "approved.txt", tmp_path / "fresh")
+    with pytest.raises(PolicyRefused, match=r"^the app cannot be unpacked \(OSError\)") as refused:
+        runtime.install_from_fab(app, skip_prompt=True)
+    assert "st-ann" not in str(refused.value)
+    assert refused.value.__suppress_context__
+    assert "/srv/st-ann/tmp" in capsys.readouterr().err
+
+
 def test_a_runtime_that_the_guard_does_not_know_is_not_run(tmp_path: Path) -> None:
     with pytest.raises(AttributeError):
         guard(SimpleNamespace(install_from_fab=None), tmp_path, tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -46,3 +47,18 @@ def test_ports_are_free_and_waited_for(tmp_path: Path) -> None:
         server = [sys.executable, "-m", "http.server", str(one), "--bind", "127.0.0.1"]
         assert wait_for_port(one, processes.start("server", server, os.environ), 30)
         assert not wait_for_port(two, processes.start("failure", ["false"], os.environ), 30)
+
+
+def test_a_process_can_forbid_dumps_of_its_memory() -> None:
+    code = (
+        "import ctypes, resource; from lowkey.deployment.processes import forbid_dumps; forbid_dumps(); "
+        "print(resource.getrlimit(resource.RLIMIT_CORE), ctypes.CDLL(None).prctl(3))"  # 3: PR_GET_DUMPABLE
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "(0, 0) 0"
+
+
+def test_programs_leave_no_core_file(tmp_path: Path) -> None:
+    with Processes(tmp_path) as processes:
+        processes.start("program", ["sh", "-c", "ulimit -c"], os.environ).wait()
+    assert (tmp_path / "program.log").read_text().strip() == "0"

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from lowkey.deployment.certificates import new_certificates, new_node_key
-from lowkey.deployment.enrolment import write_secret
+from lowkey.deployment.certificates import new_certificates, new_executor_secret, new_node_key
 from lowkey.deployment.local import LocalFederation
 from lowkey.deployment.processes import Processes, free_ports, wait_for_port
 
@@ -89,7 +88,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     superlink, proxy = free_ports(2)
     new_certificates(home / "tls", ["fl.example.org", "localhost", "127.0.0.1"])
     new_certificates(home / "other", ["fl.example.org", "localhost", "127.0.0.1"])
-    write_secret(home / "tls/superexec.secret", os.urandom(32))
+    new_executor_secret(home / "tls/superexec.secret")
     for name in ("registered", "unregistered", "deceived"):
         new_node_key(home / f"{name}.key")
     with Processes(home / "logs") as processes:

@@ -56,14 +56,31 @@ def test_jobs_give_the_same_with_and_without_a_standby_which_ends_with_the_execu
     assert wait_for(lambda: not socket.exists())
 
 
+def standby(socket: Path) -> str:
+    """Process number of the standby."""
+    pattern = f"lowkey.deployment.warm {socket}"
+    return subprocess.run(["pgrep", "-f", pattern], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_nobody_else_gets_at_the_memory_of_a_standby_or_at_what_it_compiles(guard: Path) -> None:
+    flwr = guard.parents[1] / "flwr"
+    planted = flwr / "numba/planted.nbi"
+    planted.parent.mkdir(parents=True)
+    planted.touch()
+    call(guard, "--help")
+    assert wait_for((flwr / "standby").exists)
+    process = Path("/proc", standby(flwr / "standby"))
+    assert "Max core file size        0                    0" in (process / "limits").read_text()
+    assert not planted.exists()
+    assert stat.S_IMODE(planted.parent.stat().st_mode) == 0o700
+    assert list(planted.parent.rglob("*.nbi"))  # the standby has compiled, and its forks need not
+
+
 def test_a_dead_standby_is_replaced(guard: Path) -> None:
     socket = guard.parents[1] / "flwr/standby"
     call(guard, "--help")
     assert wait_for(socket.exists)
-    running = subprocess.run(
-        ["pgrep", "-f", f"lowkey.deployment.warm {socket}"], capture_output=True, text=True, check=True
-    )
-    subprocess.run(["kill", "-9", *running.stdout.split()], check=True)
+    subprocess.run(["kill", "-9", standby(socket)], check=True)
     time.sleep(0.2)
     assert call(guard, "--help").returncode == 0
     assert wait_for(lambda: call(guard, "--help").returncode == 0)

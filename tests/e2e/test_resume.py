@@ -257,7 +257,7 @@ def test_files_of_a_private_run_tell_no_cohort(tmp_path: Path) -> None:
     run(tiny_config(CS_DP, NOISE), tmp_path / "run")
     allowed = {
         "round", "accuracy", "loss", "epsilon_paper", "epsilon_rdp", "epsilon_pld", "epsilon_server",
-        "bytes_up_per_client",
+        "epsilon_server_limit", "bytes_up_per_client",
         "bytes_down_per_client", "bytes_up_total", "bytes_down_total", "update_norm", "residual_norm", "nonzeros",
         "median_norm", "clip_norm", "decoder", "seconds", "survivors",
     }  # fmt: skip

@@ -19,6 +19,7 @@ MODULE = '''
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import nn
 
 import lowkey
@@ -46,6 +47,7 @@ def draw(study, who, size):
 
 
 def model(study):
+    torch.manual_seed(study.seed)
     return nn.Sequential(nn.Linear(3, study.model.hidden), nn.ReLU(), nn.Linear(study.model.hidden, 2))
 
 

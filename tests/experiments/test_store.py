@@ -100,6 +100,32 @@ def test_a_crash_while_writing_leaves_the_old_file(run_path: Path, monkeypatch: 
     assert restored(directory, Ledger(None, run="test")).round == 1
 
 
+@pytest.mark.parametrize(("made", "advice"), [(3, "continue the run with the version that wrote it"), (5, "upgrade")])
+def test_a_checkpoint_of_another_version_is_refused_with_a_sentence(
+    run_path: Path, made: int, advice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = RunDirectory.create(run_path, tiny_config())
+    with monkeypatch.context() as other:
+        other.setattr("lowkey.experiments.checkpoints._FORMAT", made)
+        directory.save_checkpoint(state(1), Ledger(None, run="test"))
+    if made == 3:  # it had no checksum
+        [file] = directory._checkpoints()
+        file.write_bytes(file.read_bytes().replace(b'"sha256"', b'"before"'))
+    with pytest.raises(RunError, match=f"has format {made}.*reads format 4; .*{advice}"):
+        directory.load_checkpoint(Ledger(None, run="test"))
+
+
+@pytest.mark.parametrize("name", ["environment.json", "attempt.json"])
+@pytest.mark.parametrize("damage", [b"", b"[]", b"{}", b"\xff", b"[" * 100_000], ids=range(5))
+def test_a_damaged_file_of_a_run_is_told(run_path: Path, name: str, damage: bytes) -> None:
+    directory = RunDirectory.create(run_path, tiny_config())
+    directory.number_attempt(1)
+    directory.unlock()
+    (run_path / name).write_bytes(damage)
+    with pytest.raises(RunError, match=rf"{name} is damaged"):
+        RunDirectory.open(run_path).number_attempt(1)
+
+
 def test_checkpoint_newer_than_the_ledger_is_refused(run_path: Path) -> None:
     directory, ledger = RunDirectory.create(run_path, tiny_config()), Ledger(None, run="test")
     ledger.intend(1, 0, EVENT)
@@ -117,6 +143,7 @@ def test_a_run_keeps_its_name_and_others_have_their_own(run_path: Path) -> None:
     created = RunDirectory.create(run_path, tiny_config())
     name = created.ledger().run
     created.unlock()
+    assert name.startswith("demo/fl-std/")
     assert RunDirectory.open(run_path).ledger().run == name
     assert RunDirectory.create(run_path.parent / "other", tiny_config()).ledger().run != name
 
@@ -143,10 +170,10 @@ def test_existing_directories_are_never_overwritten(run_path: Path) -> None:
 MAY_CHANGE = (
     "schedule.rounds=9", "schedule.evaluate_every=2", "schedule.attempts=7", "runtime.workers=1",
     "runtime.checkpoint_every=3", "deployment.train_seconds=5", "paper.round=5", "name=other", "privacy.epsilon=7",
-    "privacy.rounds=77", "privacy.max_contributions=300", "privacy.aggregation=masked",
+    "privacy.rounds=77", "privacy.spare_attempts=5", "privacy.max_contributions=300", "privacy.aggregation=masked",
 )  # fmt: skip
 MAY_NOT_CHANGE = (
-    "seed=5", "training.learning_rate=0.5", "federation.clients=300", "federation.cohort=6", "federation.ledger=x",
+    "seed=5", "training.learning_rate=0.5", "federation.clients=300", "federation.cohort=6", "federation.ledger=/x",
     "federation.scheme=fl-freq-dp", "data.division=dirichlet", "model.hidden=9", "codec.ratio=0.1",
     "decoder.kind=lasso", "gather.momentum=0.5", 'gather={kind="decode"}', "server.optimiser=adam", "server.rate=0.5",
     "averaging.kind=tail", "privacy.clip_norm=0.3", "privacy.noise_multiplier=3", "privacy.delta=1e-6",
@@ -225,6 +252,7 @@ def test_summary_of_images(run_path: Path) -> None:
     assert found == {
         "preset": "demo/fl-std", "rounds": 3, "best_accuracy": 0.5, "best_round": 1, "final_accuracy": 0.4,
         "epsilon_paper": None, "epsilon_rdp": None, "epsilon_pld": 1.5, "epsilon_server": None,
+        "epsilon_server_limit": None,
         "bytes_up_per_client": None,
     }  # fmt: skip
 

@@ -272,7 +272,7 @@ def test_clients_that_diverge_send_zeros_with_their_noise_and_are_counted(bad: f
 
 
 @pytest.mark.parametrize("name", ["fl-std", "fl-cs-dp"])
-def test_when_half_of_a_cohort_cannot_contribute_the_run_stops_and_nothing_is_spent(name: str) -> None:
+def test_when_half_of_a_cohort_cannot_contribute_the_run_stops_and_nothing_is_released(name: str) -> None:
     trainer, ledger, made = type("Half", (Diverging,), {"every": 2})(), memory(), scheme_for(name, cohort=N)
     flow = round_flow(
         made,
@@ -283,7 +283,7 @@ def test_when_half_of_a_cohort_cannot_contribute_the_run_stops_and_nothing_is_sp
     )
     with pytest.raises(CannotContribute, match=r"20 of the 40 clients that tried.*NaN or infinite"):
         drive(flow, InProcess(Client(scheme=made, trainer=trainer)))
-    assert ledger.entries == ()
+    assert [entry.state for entry in ledger.entries] == (["INTENT"] if made.private else [])
 
 
 class Doubles(Pull):
@@ -411,7 +411,7 @@ def test_dropouts_of_an_open_round_are_left_out() -> None:
     ],
 )
 def test_private_rounds_bear_the_declared_dropouts_and_no_more(unusable: Callable[[Reply], Reply | None]) -> None:
-    """Who does not answer, or not with a vector that can be added, has dropped out; too many, and nothing is spent."""
+    """Who does not answer, or not with a vector that can be added, has dropped out; too many, and nothing is known."""
 
     def spoil(count: int) -> Change:
         return lambda n, r: unusable(r) if n < count else r
@@ -425,7 +425,8 @@ def test_private_rounds_bear_the_declared_dropouts_and_no_more(unusable: Callabl
         RoundFailed, match=f"{min_survivors - 1} of {roster} members answered, and at least {min_survivors} must"
     ):
         run_through(scheme, spoil(roster - min_survivors + 1), ledger)
-    assert ledger.entries == ()
+    assert [entry.state for entry in ledger.entries] == ["ABORTED"]
+    assert len(ledger.events) == 1  # the vectors have left
 
 
 def test_a_sum_larger_than_honest_members_can_make_is_not_used_but_paid() -> None:
@@ -458,7 +459,8 @@ def test_failed_attempts_are_repeated_with_new_rosters_and_noise() -> None:
     assert state.round == 1
     assert [attempt for attempt, _ in asked] == [0, 1, 2]
     assert len({clients for _, clients in asked}) == 3
-    assert len(ledger.events) == 1
+    assert [entry.state for entry in ledger.entries] == ["ABORTED", "ABORTED", "RELEASED"]
+    assert len(ledger.events) == 3
     asked.clear()
     with pytest.raises(RoundFailed):
         many.run(state, Schedule(rounds=2, attempts=2))
@@ -528,13 +530,14 @@ def test_a_client_answers_a_round_once() -> None:
         client.handle(state, request)
 
 
-def test_price_is_paid_before_the_sum_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_price_is_paid_before_vectors_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     scheme, ledger = scheme_for("fl-std-dp"), memory()
     flow = round_flow(
         scheme, initial_state(scheme, np.zeros(DIMENSION, np.float32)), secrets=OSSecrets(), ledger=ledger,
         clock=StageClock(),
     )  # fmt: skip
     asked, states = next(flow), []
+    assert [entry.state for entry in ledger.entries] == ["INTENT"]
     client = Client(scheme=scheme, trainer=Pull())
     original = ledger.release
 

@@ -44,15 +44,28 @@ def test_what_other_runs_spent_counts_and_the_limit_bounds_this_run_alone() -> N
     assert state.round == 4
     run = federation(made, ledger)
     assert run.server_epsilon() == server_view([event] * (3 + 2), made.privacy.delta)
+    assert run.server_epsilon_limit() == run.server_epsilon()  # the limit was reached
     spent = run.epsilon()
     assert spent is not None
     assert spent.pld == released_epsilon([event] * 7, made.privacy.delta).pld
 
 
+def test_the_servers_epsilon_is_also_told_at_the_limit_that_clients_keep() -> None:
+    """What has been asked so far may be less than what clients would give."""
+    made, lines = scheme_for("fl-std-dp", cohort=40, noise_multiplier=2.0, max_contributions=9), list[Any]()
+    federation(made, memory()).run(initial_state(made, START), Schedule(rounds=2), observers=[lines.append])
+    delta = made.privacy.delta
+    assert [line["epsilon_server"] for line in lines] == [server_epsilon(2.0, n, delta) for n in (1, 2)]
+    assert [line["epsilon_server_limit"] for line in lines] == [server_epsilon(2.0, 9, delta)] * 2
+    unlimited = scheme_for("fl-std-dp", cohort=40, noise_multiplier=2.0, max_contributions="unlimited")
+    assert federation(unlimited, memory()).server_epsilon_limit() is None
+
+
 def test_an_open_run_spends_nothing() -> None:
     made, lines = scheme_for("fl-std"), list[Any]()
     federation(made, memory()).run(initial_state(made, START), Schedule(rounds=1), observers=[lines.append])
-    assert [lines[0][f"epsilon_{name}"] for name in ("pld", "rdp", "paper", "server")] == [None] * 4
+    views = ("pld", "rdp", "paper", "server", "server_limit")
+    assert [lines[0][f"epsilon_{name}"] for name in views] == [None] * 5
 
 
 def test_a_target_ends_the_run_just_before_it_is_passed() -> None:

@@ -15,10 +15,11 @@ import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
 from lowkey.deployment import read_status
-from lowkey.errors import LowkeyError, RoundFailed
+from lowkey.errors import ConfigError, LowkeyError, RoundFailed
 from lowkey.experiments import RunDirectory
 from lowkey.experiments.checkpoints import unpack
 from lowkey.flower.node import REPLAY_VARIABLE
+from lowkey.flower.wire import VERSION
 from lowkey.privacy import ClientLedger, Ledger, server_epsilon
 from lowkey.rng import ReplaySecrets
 from lowkey.simulation import run
@@ -69,12 +70,13 @@ def gone(_client: int, message: Message, _handle: Callable[[], Message]) -> list
 
 def garbage(_client: int, message: Message, handle: Callable[[], Message]) -> list[Message]:
     handle()
-    return [reply_with(message, RecordDict({"reply": ConfigRecord({"version": 1, "round": "one"})}))]
+    return [reply_with(message, RecordDict({"reply": ConfigRecord({"version": VERSION, "round": "one"})}))]
 
 
 def noise_bytes(_client: int, message: Message, handle: Callable[[], Message]) -> list[Message]:
     handle()
-    fields = ConfigRecord({"version": 1, "round": 1, "attempt": 0, "kind": "Advert", "message": b"\x00\xff" * 50})
+    fields = ConfigRecord({"version": VERSION, "round": 1, "attempt": 0, "kind": "Advert"})
+    fields["message"] = b"\x00\xff" * 50
     return [reply_with(message, RecordDict({"reply": fields}))]
 
 
@@ -191,7 +193,8 @@ def test_too_few_survivors_fail_closed_and_are_tried_again(tmp_path: Path, step:
     setting.grid.fault = first_attempt_fails
     setting.serve()
     states = [entry.state for entry in Ledger.read(setting.out / "ledger.jsonl").entries]
-    assert states == (["ABORTED", "RELEASED"] if step == "Confirmations" else ["RELEASED"])
+    # an attempt is paid for once its vectors were asked for, with the Delivery
+    assert states == (["RELEASED"] if step in ("Invite", "Adverts") else ["ABORTED", "RELEASED"])
     assert metrics(setting)[0]["survivors"] == 4
 
 
@@ -200,7 +203,7 @@ def test_when_nodes_stay_away_the_run_stops_with_a_clear_message_and_goes_on_lat
     setting.grid.offline = {0, 1}
     with pytest.raises(RoundFailed, match="2 of 4 clients are online; at least 3 are needed"):
         setting.serve()
-    assert not (setting.out / "ledger.jsonl").exists()  # its first line comes with the first attempt
+    assert Ledger.read(setting.out / "ledger.jsonl").entries == ()
     setting.grid.offline = set()
     setting.serve()
     assert metrics(setting)[0]["survivors"] == 4
@@ -227,10 +230,19 @@ def test_a_server_killed_in_any_step_resumes_with_a_new_attempt_and_never_spends
     setting.grid.fault = lambda _client, _message, handle: [handle()]
     setting.serve()
     entries = Ledger.read(setting.out / "ledger.jsonl").entries
-    spent = [(e.round, e.attempt) for e in entries if e.spent]
-    # what died after the intent to unmask counts as released; an earlier death costs nothing
-    assert spent == ([(1, 0), (2, 0), (2, 1)] if step == "Confirmations" else [(1, 0), (2, 1)])
+    spent = [(e.round, e.attempt) for e in entries]
+    # what died after vectors were asked for counts; an earlier death costs nothing
+    assert spent == ([(1, 0), (2, 1)] if step in ("Invite", "Adverts") else [(1, 0), (2, 0), (2, 1)])
     assert [line["round"] for line in metrics(setting)] == [1, 2]
+
+
+def test_a_private_run_cannot_be_continued_under_another_name(tmp_path: Path) -> None:
+    """Clients count by the name of the app; under another one they would refuse, and count anew."""
+    setting = Setting(tmp_path, *PRIVATE)
+    setting.serve()
+    setting.config = replace(setting.config, name="another", schedule=replace(setting.config.schedule, rounds=2))
+    with pytest.raises(ConfigError, match=r"was started by the app 'demo/fl-cs-dp', and this one is called 'another'"):
+        setting.serve()
 
 
 def test_known_nodes_are_not_bothered(tmp_path: Path) -> None:
@@ -240,10 +252,6 @@ def test_known_nodes_are_not_bothered(tmp_path: Path) -> None:
     worked = [client for client, kind in setting.grid.asked if kind != "query.hello"]
     assert sorted(greeted) == list(range(6))
     assert len(worked) == 4
-    setting.grid.asked.clear()
-    setting.config = replace(setting.config, schedule=replace(setting.config.schedule, rounds=3))
-    setting.serve()
-    assert len(setting.grid.asked) == 2  # a resumed run remembers the nodes: nobody is greeted again
 
 
 def test_secrets_are_wiped_after_use_and_bound_to_one_attempt(tmp_path: Path) -> None:
@@ -293,12 +301,14 @@ def test_a_contribution_is_not_given_twice_even_when_the_state_is_rolled_back(tm
         before = dict(record)
         reply = handle()
         record.update(before)  # the reply left, and the node died before it stored its state
-        refusals.append(reason_of(handle()))
+        refusals.extend([reason_of(handle()), read_status(setting.home / "nodes/0000")["error"]])
         return [reply]
 
     setting.grid.fault = roll_back
     setting.serve()
-    assert "was joined before" in refusals[0]
+    heard, noted = refusals
+    assert heard == "a step failed with LedgerError; the node's own log says why"
+    assert "was joined before" in noted
 
 
 def test_limits_of_contributions_hold_across_restarts_of_a_node(tmp_path: Path) -> None:
@@ -321,7 +331,8 @@ def test_limits_of_contributions_hold_across_restarts_of_a_node(tmp_path: Path) 
         ("settings", "has agreed to other settings"),
         ("identity", "its signature is not that of client 1"),
         ("replay", "replays its secrets"),
-        ("number", "client is 77; it must be below federation.clients = 4"),
+        ("number", "a step failed with ConfigError"),
+        ("policy", "a step failed with PolicyRefused"),
     ],
 )
 def test_nodes_that_do_not_belong_are_not_admitted(
@@ -343,6 +354,9 @@ def test_nodes_that_do_not_belong_are_not_admitted(
         shutil.copytree(other.home / "nodes/0001", setting.home / "nodes/0001", dirs_exist_ok=True)
     elif change == "number":
         setting.grid.contexts[1001].node_config = {"client": 77, "home": str(setting.home / "nodes/0001")}
+    elif change == "policy":
+        policy = setting.home / "nodes/0001/policy.toml"
+        policy.write_text(policy.read_text().replace("min_roster = 4", "min_roster = 5"))
     elif change == "replay":
 
         def honest(client: int, message: Message, handle: Callable[[], Message]) -> list[Message]:
@@ -356,6 +370,58 @@ def test_nodes_that_do_not_belong_are_not_admitted(
         setting.serve()
     assert metrics(setting)[0]["survivors"] == 3
     assert reason in caplog.text
+
+
+@pytest.mark.parametrize(("version", "older"), [(VERSION - 1, "node"), (VERSION + 1, "server")])
+def test_a_node_of_another_version_is_not_admitted_and_the_log_says_which_side_to_upgrade(
+    tmp_path: Path, version: int, older: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    setting = Setting(tmp_path, *PRIVATE)
+
+    def another(client: int, message: Message, handle: Callable[[], Message]) -> list[Message]:
+        reply = handle()
+        if (client, step_of(message)) == (1, "hello"):
+            reply.content.config_records["greeting"]["version"] = version
+        return [reply]
+
+    setting.grid.fault = another
+    setting.serve()
+    assert metrics(setting)[0]["survivors"] == 3
+    assert f"the node speaks version {version} of the wire format and this server version {VERSION}" in caplog.text
+    assert f"upgrade Lowkey at the {older}" in caplog.text
+
+
+def test_a_node_greets_a_server_of_another_version_and_says_so_in_its_own_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    setting = Setting(tmp_path, *PRIVATE)
+    greetings: list[RecordDict] = []
+
+    def older(_client: int, message: Message, handle: Callable[[], Message]) -> list[Message]:
+        if step_of(message) == "hello":
+            message.content.config_records["hello"]["version"] = VERSION - 1
+            reply = handle()
+            greetings.append(reply.content)
+            return [reply]
+        return [handle()]
+
+    setting.grid.fault = older
+    setting.serve()
+    assert "this server is not for this node: the server speaks version" in caplog.text
+    assert "upgrade Lowkey at the server" in caplog.text
+    assert all(content.config_records["greeting"]["version"] == VERSION for content in greetings)
+
+
+def test_a_run_that_goes_on_greets_its_nodes_anew(tmp_path: Path) -> None:
+    """Release, keys or settings of a node may have changed since."""
+    setting = Setting(tmp_path, *OPEN)
+    setting.serve()
+    setting.config = replace(setting.config, schedule=replace(setting.config.schedule, rounds=2))
+    greeted = [client for client, kind in setting.grid.asked if kind == "query.hello"]
+    setting.serve()
+    again = [client for client, kind in setting.grid.asked if kind == "query.hello"]
+    assert sorted(again) == sorted(greeted * 2)
+    assert [line["survivors"] for line in metrics(setting)] == [4, 4]
 
 
 def test_a_run_with_replayed_secrets_claims_nothing(tmp_path: Path) -> None:
@@ -380,9 +446,22 @@ def test_a_real_run_claims_its_epsilon_and_logs_no_secret(
         assert body not in caplog.text
 
 
-def test_a_node_without_keys_says_what_is_missing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [
+        ("home", "identity.pem and enrolled.toml"),
+        ("identity.pem", "flower identity"),
+        ("policy.toml", "flower approve"),
+    ],
+)
+def test_a_node_says_what_is_missing_in_its_own_log(
+    tmp_path: Path, missing: str, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
     setting = Setting(tmp_path, *PRIVATE)
-    setting.grid.contexts[1000].node_config = {"client": 0}
+    if missing == "home":
+        setting.grid.contexts[1000].node_config = {"client": 0}
+    else:
+        (setting.home / "nodes/0000" / missing).unlink()
     failures: list[str] = []
 
     def listen(client: int, _message: Message, handle: Callable[[], Message]) -> list[Message]:
@@ -393,7 +472,10 @@ def test_a_node_without_keys_says_what_is_missing(tmp_path: Path) -> None:
 
     setting.grid.fault = listen
     setting.serve()
-    assert "identity.pem and enrolled.toml" in failures[0]
+    assert failures[0] == "a step failed with ConfigError; the node's own log says why"
+    assert said in caplog.text
+    if missing != "home":
+        assert said in read_status(setting.home / "nodes/0000")["error"]
 
 
 def broken_data(*_args: object) -> None:
@@ -416,7 +498,7 @@ def test_errors_of_the_data_stay_at_the_node(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(LowkeyError, match="0 of 4 members answered"):
         setting.serve()
     assert failures
-    assert all("4711" not in reason and "its own log says why" in reason for reason in failures)
+    assert set(failures) == {"a step failed with CannotContribute; the node's own log says why"}
 
 
 def test_a_private_node_that_cannot_train_answers_with_noise_and_tells_its_owner_alone(

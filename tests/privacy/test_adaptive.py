@@ -75,6 +75,8 @@ def test_update_by_hand() -> None:
     assert ADAPTIVE.update(2.0, 0.0, 100) == 2.0  # half of them inside
     assert ADAPTIVE.update(2.0, 50.0, 100) == pytest.approx(2 * math.exp(-0.1))  # all inside: the norm falls
     assert ADAPTIVE.update(2.0, -50.0, 100) == pytest.approx(2 * math.exp(0.1))  # none inside: it rises
+    assert ADAPTIVE.update(2.0, 5e4, 100) == ADAPTIVE.update(2.0, 50.0, 100)  # more than all cannot be inside
+    assert ADAPTIVE.update(2.0, -5e4, 100) == ADAPTIVE.update(2.0, -50.0, 100)
     tenth = AdaptiveClip(count_std=5.0, quantile=0.1, rate=1.0)
     assert tenth.update(1.0, 0.0, 100) == pytest.approx(math.exp(-0.4))
 

@@ -45,15 +45,14 @@ def test_everything_survives_reopening(path: Path) -> None:
     assert (again.entries, again.events, again.head) == (ledger.entries, ledger.events, ledger.head)
 
 
-def test_an_intent_counts_until_it_is_aborted() -> None:
+def test_an_attempt_counts_however_it_ends() -> None:
     ledger = Ledger(None, run="first")
     ledger.intend(1, 0, EVENT)
-    assert ledger.events == (EVENT,)
-    ledger.abort(1, 0)
-    assert not ledger.events
-    ledger.intend(1, 1, PAPER)
-    ledger.release(1, 1)
-    assert ledger.events == (PAPER,)
+    ledger.intend(1, 1, EVENT)
+    ledger.abort(1, 1)
+    ledger.intend(1, 2, PAPER)
+    ledger.release(1, 2)
+    assert ledger.events == (EVENT, EVENT, PAPER)
 
 
 def test_a_round_is_tried_again_under_a_number_never_used(path: Path) -> None:
@@ -97,13 +96,15 @@ def test_rounds_and_attempts_have_a_first(number: int, attempt: int) -> None:
 def test_lines_tell_what_was_spent_and_no_more(path: Path) -> None:
     """Agreed fields only: neither clients, roles and sizes of cohorts nor times."""
     write(path, rounds=1)
-    intent, released = (json.loads(line) for line in path.read_text().splitlines())
-    assert set(intent) == set(released) == {"previous", "record", "hash"}
+    begun, intent, released = (json.loads(line) for line in path.read_text().splitlines())
+    assert set(begun) == set(intent) == set(released) == {"previous", "record", "hash"}
+    assert begun["record"] == {"identity": Ledger.read(path).identity}
     assert intent["record"] == {
         "state": "INTENT", "run": "first", "round": 1, "attempt": 0, "event": EVENT.to_json(),
     }  # fmt: skip
     assert released["record"] == {"state": "RELEASED", "run": "first", "round": 1, "attempt": 0}
-    assert intent["previous"] == "lowkey ledger 2"
+    assert begun["previous"] == "lowkey ledger 3"
+    assert intent["previous"] == begun["hash"]
     assert released["previous"] == intent["hash"]
     assert released["hash"] == Ledger.read(path).head
 
@@ -164,9 +165,23 @@ def test_each_run_has_its_own_events_and_the_population_all(path: Path) -> None:
         ledger.intend(2, 0, EVENT)
         ledger.abort(2, 0)
         assert ledger.events_of("first") == (EVENT, EVENT)
-        assert ledger.events_of("second") == (PAPER,)
+        assert ledger.events_of("second") == (PAPER, EVENT)
         assert ledger.events_of("third") == ()
-        assert ledger.events == (EVENT, EVENT, PAPER)
+        assert ledger.events == (EVENT, EVENT, PAPER, EVENT)
+
+
+def test_every_ledger_has_an_identity_that_stays(path: Path) -> None:
+    with Ledger(path, run="first") as ledger:
+        identity = ledger.identity
+        assert identity is not None
+        assert re.fullmatch("[0-9a-f]{32}", identity)
+        assert ledger.events == ()
+    write(path)
+    path.rename(path.with_name("moved"))
+    assert Ledger.read(path.with_name("moved")).identity == identity
+    with Ledger(path, run="first") as another:
+        assert another.identity != identity
+    assert Ledger(None, run="first").identity is None
 
 
 def test_runs_over_the_same_clients_compose(path: Path) -> None:
@@ -200,5 +215,5 @@ def test_budget_ends_before_the_first_round_beyond_it() -> None:
     assert claimed_epsilon(ledger.events, DELTA) <= cap
     assert claimed_epsilon([*ledger.events, PAPER], DELTA) > cap
     assert affordable_rounds(PAPER, epsilon=cap, delta=DELTA, spent=ledger.events) == 0
-    ledger.abort(inside, 0)  # never known, so its price is free again
-    assert affordable_rounds(PAPER, epsilon=cap, delta=DELTA, spent=ledger.events) == 1
+    ledger.abort(inside, 0)  # its vectors have left all the same
+    assert affordable_rounds(PAPER, epsilon=cap, delta=DELTA, spent=ledger.events) == 0

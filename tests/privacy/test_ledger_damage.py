@@ -37,18 +37,19 @@ def edited(old: str, new: str, line: int) -> Callable[[list[str]], list[str]]:
 @pytest.mark.parametrize(
     "damage",
     [
-        edited("1.5", "1.6", 0),
-        edited("1.5", "1.50", 2),
-        edited("1.5", "9.5", 4),
-        edited('"round":3', '"round":4', 5),  # the last line, which no other line seals
-        edited("RELEASED", "ABORTED", 5),
+        edited("1.5", "1.6", 1),
+        edited("1.5", "1.50", 3),
+        edited("1.5", "9.5", 5),
+        edited('"round":3', '"round":4', 6),  # the last line, which no other line seals
+        edited("RELEASED", "ABORTED", 6),
+        edited('"identity":"', '"identity":"0', 0),
         edited('"previous":"', '"previous":"0', 3),
         edited('"hash":"', '"hash":"0', 3),
         edited('{"previous"', '{"extra":1,"previous"', 3),
         lambda lines: lines[1:],
         lambda lines: [*lines[:2], *lines[3:]],
         lambda lines: swap(lines, 0, 2),
-        lambda lines: swap(lines, 4, 5),
+        lambda lines: swap(lines, 5, 6),
         lambda lines: [*lines, lines[-1]],
         lambda lines: ["garbage", *lines],
         lambda lines: [*lines[:3], "", *lines[3:]],
@@ -82,7 +83,7 @@ def test_torn_last_line_tells_how_to_recover(path: Path) -> None:
 def test_lines_cut_off_at_the_end_are_missed_by_those_who_know_the_head(path: Path) -> None:
     write(path)
     head = Ledger.read(path).head
-    path.write_text("".join(line + "\n" for line in path.read_text().splitlines()[:4]))
+    path.write_text("".join(line + "\n" for line in path.read_text().splitlines()[:5]))
     assert not Ledger.read(path).knows(head)
     path.write_text("")
     assert not Ledger.read(path).knows(head)
@@ -97,6 +98,7 @@ def test_heads_place_a_checkpoint_in_the_chain(path: Path) -> None:
     reader = Ledger.read(path)
     assert len(set(heads)) == 3
     assert all(reader.knows(head) for head in heads)
+    assert reader.knows("lowkey ledger 2")  # of a checkpoint from before the first record
     stranger = Ledger(None, run="first")
     stranger.intend(1, 0, PAPER)
     assert not reader.knows(stranger.head)
@@ -127,6 +129,9 @@ INTENT = {"state": "INTENT", "run": "first", "round": 1, "attempt": 0, "event": 
         INTENT | {"state": "PLANNED"},
         {k: v for k, v in INTENT.items() if k != "event"},
         {k: v for k, v in INTENT.items() if k != "run"},
+        INTENT | {"event": EVENT.to_json() | {"noise_multiplier": 10**400}},
+        {"identity": 5},
+        {"identity": "5", "run": "first"},
         INTENT | {"state": "RELEASED"},
         {"state": "RELEASED", "run": "first", "round": 1, "attempt": 0},
     ],
@@ -139,15 +144,46 @@ def test_well_sealed_nonsense_is_refused(path: Path, record: dict[str, object]) 
         Ledger.read(path)
 
 
+def test_a_second_identity_is_refused(path: Path) -> None:
+    write(path, rounds=1)
+    with Ledger(path, run="first") as ledger, pytest.raises(LedgerError, match="fields are missing"):
+        ledger._append({"identity": "another"})
+
+
 @pytest.mark.parametrize(
     "first_line",
     [
         json.dumps({"round": 1, "event": EVENT.to_json()}),  # of version 0.1
-        sealed(INTENT).replace("lowkey ledger 2", "lowkey ledger 3").strip(),
+        sealed(INTENT).replace("lowkey ledger 3", "lowkey ledger 4").strip(),
+        "[" * 100_000,
+        "",
     ],
 )
 def test_other_formats_are_refused_clearly(path: Path, first_line: str) -> None:
     path.write_text(first_line + "\n")
-    with pytest.raises(LedgerError, match=r"not a file of the format 'lowkey ledger 2'.*another version") as error:
+    with pytest.raises(LedgerError, match=r"not a file of the format 'lowkey ledger 3'.*another version") as error:
         Ledger(path, run="first")
     assert "\n" not in str(error.value)
+
+
+def test_a_ledger_of_format_2_goes_on_and_its_aborted_attempts_count(path: Path) -> None:
+    """It has no identity, so the hash of its first line is one; records after it are chained to it."""
+    lines, head = [], "lowkey ledger 2"
+    for record in (INTENT, INTENT | {"state": "ABORTED"}, INTENT | {"attempt": 1}):
+        fields = {k: v for k, v in record.items() if k != "event" or record["state"] == "INTENT"}
+        line, head = _seal(head, fields)
+        lines.append(line + "\n")
+    path.write_text("".join(lines))
+    old = Ledger.read(path)
+    assert old.events == (EVENT, EVENT)
+    assert old.identity == json.loads(lines[0])["hash"]
+    with Ledger(path, run="first") as ledger:
+        assert (ledger.identity, ledger.head) == (old.identity, head)
+        ledger.release(1, 1)
+    assert path.read_text().startswith("".join(lines))
+    again = Ledger.read(path)
+    assert (again.identity, again.knows(head), len(again.events)) == (old.identity, True, 2)
+    path.write_text("")
+    with Ledger(path, run="first") as new:  # an empty file of the format before is a new one
+        assert new.head != "lowkey ledger 2"
+    assert path.read_text().startswith('{"previous":"lowkey ledger 3"')

@@ -42,8 +42,10 @@ def test_cost_as_the_paper_counts() -> None:
 def test_plan_of_the_papers_setting() -> None:
     made = plan(clients=6000, epsilon=1.0, delta=1e-5, parameters=PARAMETERS)
     event = made.event
-    assert (event.mode, event.count, event.roster, event.honest) == ("poisson_padded", 200, 160, 128)
-    assert event.noise_multiplier == pytest.approx(1.2245, abs=1.01e-4)
+    assert (event.mode, event.count, event.roster, event.honest) == ("poisson_padded", 210, 160, 128)
+    assert (made.rounds, made.spare_attempts) == (200, 10)
+    assert made.noise_without_spare == pytest.approx(1.2245, abs=1.01e-4)
+    assert event.noise_multiplier == pytest.approx(1.2393, abs=1.01e-4)
     assert made.released.pld == claimed_epsilon([event], 1e-5) <= 1.0
     assert (made.participations, made.server) == (10, server_epsilon(event.noise_multiplier, 10, 1e-5))
     assert made.ratio == 0.2  # at 0.5 the signal is too weak
@@ -61,24 +63,37 @@ def test_plan_of_the_papers_setting() -> None:
 def test_what_is_given_is_kept() -> None:
     made = plan(
         clients=6000, epsilon=0.5, delta=1e-6, parameters=1000, ratio=0.3, rounds=7, cohort=50, mode="secret_poisson",
-        dropouts=0.0, colluders=0.0, bits=16,
+        dropouts=0.0, colluders=0.0, bits=16, spare_attempts=2,
     )  # fmt: skip
-    assert (made.ratio, made.measurements, made.event.count, made.event.mode) == (0.3, 300, 7, "secret_poisson")
+    assert (made.ratio, made.measurements, made.event.count, made.event.mode) == (0.3, 300, 9, "secret_poisson")
+    assert (made.rounds, made.spare_attempts, made.participations) == (7, 2, 9)
     assert (made.event.roster, made.shares) == (6000, (6000, 6000))
     assert made.bytes_up_per_client == 600 + 6000 * 145
     assert made.server == pytest.approx(made.released.pld)
 
 
 def test_few_clients_all_take_part_and_are_told_when_it_is_hopeless() -> None:
-    made = plan(clients=20, epsilon=8.0, delta=1e-5, parameters=PARAMETERS, rounds=50, ratio=0.05)
+    made = plan(clients=20, epsilon=8.0, delta=1e-5, parameters=PARAMETERS, rounds=50, ratio=0.05, spare_attempts=0)
     assert made.event.mode == "all"
     assert made.event.noise_multiplier == pytest.approx(4.24, abs=5e-3)
     assert made.signal_to_noise == pytest.approx(0.016, abs=5e-4)
     assert not made.feasible
     assert "little but noise" in made.verdict
     chosen = plan(clients=20, epsilon=8.0, delta=1e-5, parameters=PARAMETERS)
-    assert (chosen.ratio, chosen.event.count, chosen.feasible) == (0.01, 100, False)
+    assert (chosen.ratio, chosen.rounds, chosen.event.count, chosen.feasible) == (0.01, 100, 105, False)
     assert plan(clients=20, epsilon=8.0, delta=1e-5, parameters=1000).ratio == 1.0
+
+
+def test_the_price_of_spare_attempts_and_the_limit_that_clients_keep() -> None:
+    """Everybody in every round: noise grows as the root of the attempts, and ε for the server is that of the limit."""
+    made, bare = (
+        plan(clients=20, epsilon=8.0, delta=1e-5, parameters=1000, rounds=50, spare_attempts=n) for n in (10, 0)
+    )
+    assert made.event.noise_multiplier == pytest.approx(bare.event.noise_multiplier * (60 / 50) ** 0.5, rel=1e-3)
+    assert made.noise_without_spare == bare.noise_without_spare == bare.event.noise_multiplier
+    assert (made.participations, bare.participations) == (60, 50)
+    assert made.server == server_epsilon(made.event.noise_multiplier, 60, 1e-5) == pytest.approx(made.released.pld)
+    assert made.bytes_up == bare.bytes_up  # attempts that fail are not planned to be made
 
 
 @pytest.mark.parametrize(
@@ -90,6 +105,8 @@ def test_few_clients_all_take_part_and_are_told_when_it_is_hopeless() -> None:
         ({"ratio": 1.5}, "ratio"),
         ({"mode": "all", "cohort": 3}, "poisson_padded"),
         ({"rounds": 0}, "rounds"),
+        ({"spare_attempts": -1}, "spare_attempts is -1"),
+        ({"delta": 1e-13}, "at least 1e-12"),
         ({"bits": 0}, "bits"),
         ({"dropouts": 0.4}, "dropouts"),
     ],

@@ -72,7 +72,7 @@ def contributions(policy: Policy, terms: Terms, rounds: int = 6) -> int:
     """Rounds with data in them before the first without."""
     ledger = ClientLedger(None)
     for number in range(1, rounds + 1):
-        may = policy.may_contribute(ledger, terms)
+        may = policy.limit_reached(ledger, terms) is None
         ledger.join("run", number, 0, noise_multiplier=terms.noise_multiplier, coin=terms.coin, contributes=may)
     assert len(ledger.entries) == rounds  # it stays on all rosters
     return len(ledger.participations())
@@ -97,12 +97,34 @@ def test_secret_coins_allow_more_rounds() -> None:
     assert contributions(policy, replace(TERMS, coin=0.25)) == 6
 
 
-def test_runs_and_their_noise_add_up_on_the_safe_side() -> None:
+def test_apps_and_runs_add_up_each_with_its_own_noise() -> None:
+    """μ² = 1/1² + 1/1.54², which is one round of z = 1 / √(μ²)."""
     ledger = ClientLedger(None)
-    ledger.join("earlier", 1, 0, noise_multiplier=1.0)
-    policy = replace(POLICY, max_epsilon=server_epsilon(1.0, 2, 1e-5) - 0.01)
-    assert not policy.may_contribute(ledger, TERMS)
-    assert replace(policy, max_epsilon=policy.max_epsilon + 0.02).may_contribute(ledger, TERMS)
+    ledger.join("earlier/0", 1, 0, noise_multiplier=1.0)
+    both = server_epsilon((1 + 1.54**-2) ** -0.5, 1, 1e-5)
+    assert POLICY.spent(ledger) == pytest.approx(server_epsilon(1.0, 1, 1e-5))
+    assert POLICY.spent(ledger, TERMS) == pytest.approx(both)
+    assert replace(POLICY, max_epsilon=both - 0.01).limit_reached(ledger, TERMS) is not None
+    assert replace(POLICY, max_epsilon=both + 0.01).limit_reached(ledger, TERMS) is None
+
+
+def test_coins_of_many_kinds_compose_between_their_extremes() -> None:
+    ledger = ClientLedger(None)
+    for number in range(1, 7):
+        ledger.join("study/0", number, 0, noise_multiplier=1.54, coin=(0.25, 0.5)[number % 2])
+    least, most = (server_epsilon(1.54, 6, 1e-5, coin=coin) for coin in (0.25, 0.5))
+    assert least < POLICY.spent(ledger) < most
+
+
+def test_a_bound_that_is_reached_is_named_with_what_is_used() -> None:
+    ledger = ClientLedger(None)
+    assert POLICY.limit_reached(ledger, TERMS) is None
+    ledger.join("study/0", 1, 0, noise_multiplier=1.54)
+    tight = replace(POLICY, max_epsilon=3.0)
+    assert tight.limit_reached(ledger, TERMS) == "one more would make ε 3.967, above 3 (max_epsilon in policy.toml)"
+    once = replace(POLICY, max_participations=1)
+    said = "1 of 1 participations are used (max_participations in policy.toml)"
+    assert once.limit_reached(ledger, TERMS) == said
 
 
 @pytest.mark.parametrize(("count", "epsilon"), [(1, 2.6727), (3, 5.0181), (10, 10.3277)])
@@ -154,6 +176,7 @@ def test_impossible_terms_are_refused(change: dict[str, Any], message: str) -> N
 
 
 FILE = """
+format = 1
 min_noise_multiplier = 1.5
 min_roster = 160
 min_honest = 100
@@ -167,6 +190,8 @@ delta = 1e-5
 def test_policy_file(tmp_path: Path) -> None:
     path = tmp_path / "policy.toml"
     path.write_text(FILE)
+    assert Policy.from_toml(path) == POLICY
+    path.write_text(POLICY.to_toml())
     assert Policy.from_toml(path) == POLICY
 
 
@@ -186,6 +211,11 @@ def test_policy_file(tmp_path: Path) -> None:
         ("= 6", "= inf", "max_epsilon is inf"),
         ("delta = 1e-5", "delta = 1.0", "delta is 1.0"),
         ("= 100", "", "policy.toml"),
+        ("format = 1\n", "", "it has no format: it is of an earlier release.*add the line: format = 1"),
+        ("format = 1", "format = 2", "its format is 2, and this release of Lowkey reads 1; install the release"),
+        ("format = 1", "format = true", "its format is True"),
+        ("= 1.5", f"= 1{'0' * 400}", "policy.toml"),
+        ("= 1.5", f"= {'[' * 5000}{']' * 5000}", "policy.toml"),
     ],
 )
 def test_wrong_policy_files_are_named_with_their_fault(tmp_path: Path, old: str, new: str, message: str) -> None:

@@ -11,21 +11,29 @@ from typing import Any
 import pytest
 
 from lowkey.errors import InvalidInput
-from lowkey.privacy import SAMPLINGS, ClientPrivacy, claimed_epsilon, make_sampling
+from lowkey.privacy import SAMPLINGS, ClientPrivacy, claimed_epsilon, make_sampling, rounds_within, spare_attempts
 from lowkey.privacy import settings as settings_module
 
 FASHION = ClientPrivacy(clip_norm=0.47, epsilon=1.0, rounds=200)
 
 
 def test_noise_is_calibrated_to_the_target() -> None:
-    """The paper's setting: z = 1.2245 for ε = 1, and 99.9 % of the clients are asked in 10 of 200 rounds or fewer."""
+    """The paper's setting: z = 1.2393 for ε = 1 over 200 rounds and 10 spare attempts, 1.2245 without them; and 99.9 %
+    of the clients are asked in 10 of 210 attempts or fewer.
+    """
     resolved = FASHION.resolve(clients=6000, cohort=100)
     noise = resolved.noise_multiplier
-    assert noise == pytest.approx(1.2245, abs=1.01e-4)
+    assert noise == pytest.approx(1.2393, abs=1.01e-4)
+    without = replace(FASHION, spare_attempts=0).resolve(clients=6000, cohort=100)
+    assert without.noise_multiplier == pytest.approx(1.2245, abs=1.01e-4)
     event = make_sampling(None, population=6000, cohort=100).event(float(noise))
-    assert claimed_epsilon([replace(event, count=200)], 1e-5) <= 1.0
+    assert claimed_epsilon([replace(event, count=210)], 1e-5) <= 1.0
     assert (resolved.sampling, resolved.bits, resolved.max_contributions) == ("poisson_padded", 24, 10)
-    chosen: dict[str, Any] = {"noise_multiplier": "auto", "sampling": None, "bits": None, "max_contributions": "auto"}
+    assert (resolved.spare_attempts, without.spare_attempts) == (10, 0)
+    chosen: dict[str, Any] = {
+        "noise_multiplier": "auto", "sampling": None, "bits": None, "max_contributions": "auto",
+        "spare_attempts": "auto",
+    }  # fmt: skip
     assert replace(resolved, **chosen) == FASHION  # nothing else has changed
 
 
@@ -34,7 +42,7 @@ def test_rounds_that_are_run_count_unless_the_promise_says_how_many() -> None:
     ten, hundred = (
         replace(FASHION, rounds=None).resolve(**everybody, rounds=rounds).noise_multiplier for rounds in (10, 100)
     )
-    assert float(hundred) == pytest.approx(math.sqrt(10) * float(ten), rel=1e-3)
+    assert float(hundred) == pytest.approx(math.sqrt(105 / 11) * float(ten), rel=1e-3)  # with their spare attempts
     assert replace(FASHION, rounds=10).resolve(**everybody, rounds=100).noise_multiplier == ten
 
 
@@ -50,8 +58,9 @@ def test_given_noise_is_kept() -> None:
     [
         ("auto", 6000, 200, 10),
         ("auto", 200_000, 1, 1),  # asked once in 2,000 rounds, but a limit is at least 1
-        ("auto", 100, 200, 220),  # everybody in every round, and a tenth more for attempts that fail
-        ("auto", 100, 5, 8),  # but at least three more
+        ("auto", 100, 200, 210),  # everybody in every round, and a twentieth more for attempts that fail
+        ("auto", 100, 5, 6),  # but at least one more
+        ("auto", 5011, 100, 8),  # 7 without spare attempts
         ("auto", 6000, None, "unlimited"),
         ("unlimited", 6000, 200, "unlimited"),
         (4, 6000, 200, 4),
@@ -60,6 +69,26 @@ def test_given_noise_is_kept() -> None:
 def test_limits(limit: Any, clients: int, rounds: int | None, expected: object) -> None:
     settings = ClientPrivacy(clip_norm=1.0, noise_multiplier=1.5, max_contributions=limit)
     assert settings.resolve(clients=clients, cohort=100, rounds=rounds).max_contributions == expected
+
+
+@pytest.mark.parametrize(
+    ("chosen", "rounds", "expected"),
+    [("auto", 1, 1), ("auto", 20, 1), ("auto", 21, 2), ("auto", 200, 10), (0, 200, 0), (7, 5, 7)],
+)
+def test_spare_attempts(chosen: Any, rounds: int, expected: int) -> None:
+    assert spare_attempts(rounds, chosen) == expected
+    for given in (None, 3):  # the second has no other open choice
+        settings = ClientPrivacy(
+            clip_norm=1.0,
+            noise_multiplier=1.5,
+            spare_attempts=chosen,
+            sampling="all",
+            max_contributions=given or "auto",
+        )
+        resolved = settings.resolve(clients=9, cohort=9, rounds=rounds)
+        assert (resolved.spare_attempts, resolved.max_contributions) == (expected, given or rounds + expected)
+    assert rounds_within(rounds + expected, chosen) == rounds
+    assert rounds_within(rounds + expected - 1, chosen) == rounds - 1
 
 
 @pytest.mark.parametrize(
@@ -137,8 +166,9 @@ PROMISES_NOTHING: list[tuple[str, list[object]]] = [
     ("clip", ["adaptively", None]),
     ("noise_multiplier", [*NUMBERS, -0.1, "automatic"]),
     ("epsilon", [*NUMBERS[:-1], 0.0, -1.0]),
-    ("delta", [*NUMBERS, 0.0, 1.0, -1e-5, 1.5]),
+    ("delta", [*NUMBERS, 0.0, 1.0, -1e-5, 1.5, 0.99e-12, 1e-300]),
     ("rounds", [2.5, 0, -1, True, "200"]),
+    ("spare_attempts", [2.5, -1, True, "10", "none", None]),
     ("sampling", ["poisson", "", "All"]),
     ("roster", [0, -1, 2.5, True]),
     ("dropouts", [*NUMBERS, -0.1, 1.0]),
@@ -146,6 +176,7 @@ PROMISES_NOTHING: list[tuple[str, list[object]]] = [
     ("bits", [8, 32, "20", 20.5]),
     ("max_contributions", [0, -1, 2.5, True, "all", None]),
     ("aggregation", ["open", "secure", None]),
+    ("proofs", ["yes", None, 2]),
 ]
 
 
@@ -167,5 +198,5 @@ def test_the_nearest_sampling_is_named() -> None:
 
 
 def test_limiting_values_are_allowed() -> None:
-    edge = ClientPrivacy(clip_norm=1e6, noise_multiplier=0, delta=1e-300, dropouts=0, colluders=0, rounds=1)
+    edge = ClientPrivacy(clip_norm=1e6, noise_multiplier=0, delta=1e-12, dropouts=0, colluders=0, rounds=1)
     assert edge.clip_norm == 1e6

@@ -162,6 +162,10 @@ def test_the_guarantee_in_words_has_everything() -> None:
             shares=noise_shares(sampling.roster_size),
         )
     )
-    for part in ("0.2679", "5.0181", "3 rounds", "one client", "zero-out", "poisson_padded", "1e-05", "κ = 128",
-                 "c_max = 16", "Not covered", "hyper-parameters"):  # fmt: skip
+    always = guarantee_lines(
+        event, released=released_epsilon([event], DELTA), server=9.0, participations=None, delta=DELTA
+    )
+    assert "asked for its data in all attempts so far" in always[1]
+    for part in ("0.2679", "5.0181", "asked for its data 3 times", "one client", "zero-out", "poisson_padded", "1e-05",
+                 "κ = 128", "c_max = 16", "Not covered", "hyper-parameters"):  # fmt: skip
         assert part in text, text

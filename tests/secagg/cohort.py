@@ -10,7 +10,17 @@ import numpy as np
 
 from lowkey import secagg
 from lowkey.rng import BitSource, ReplaySecrets
-from lowkey.secagg import Advert, Confirmation, Delivery, Identity, MemberState, Revealed, SealedShares, Session
+from lowkey.secagg import (
+    Advert,
+    Confirmation,
+    Delivery,
+    Identity,
+    Masked,
+    MemberState,
+    Revealed,
+    SealedShares,
+    Session,
+)
 from lowkey.types import Words
 
 TERMS = b"t" * 32
@@ -77,19 +87,23 @@ class Cohort:
     def share(self, without: Collection[int] = ()) -> dict[int, Delivery]:
         replies = {}
         for u in {advert.sender for advert in self.adverts} - set(without):
-            state, sealed = secagg.share(self.states[u], self.adverts, self.verify_keys, self.source(u, "share"))
+            state, sealed = secagg.share(
+                self.states[u], self.adverts, self.verify_keys, self.identities[u], self.source(u, "share")
+            )
             self.keep(u, state)
             replies[u] = self.carry(SealedShares, sealed)
-        self.deliveries = secagg.deliver(self.session, self.adverts, replies)
+        self.deliveries = secagg.deliver(self.session, self.adverts, replies, self.verify_keys)
         return self.deliveries
 
     def mask(self, vectors: Mapping[int, Words], without: Collection[int] = ()) -> tuple[int, ...]:
         self.tally = secagg.Tally(self.session, self.adverts, self.deliveries)
         for u in self.deliveries.keys() - set(without):
-            state, masked = secagg.mask(self.states[u], self.carry(Delivery, self.deliveries[u]), vectors[u])
+            delivery = self.carry(Delivery, self.deliveries[u])
+            state, masked, signed = secagg.mask(self.states[u], delivery, vectors[u], self.identities[u])
             self.keep(u, state)
             packed = secagg.pack(masked, self.session.bits)
-            assert self.tally.add(u, secagg.unpack(packed, self.session.bits, self.session.length))
+            received = secagg.unpack(packed, self.session.bits, self.session.length)
+            assert self.tally.add(u, received, self.carry(Masked, signed), self.verify_keys)
         return self.tally.close()
 
     def confirm(self, without: Collection[int] = ()) -> tuple[Confirmation, ...]:
@@ -104,7 +118,7 @@ class Cohort:
     def reveal(self, without: Collection[int] = ()) -> dict[int, Revealed]:
         self.revealed = {}
         for u in {confirmation.sender for confirmation in self.confirmations} - set(without):
-            state, revealed = secagg.reveal(self.states[u], self.confirmations, self.verify_keys)
+            state, revealed = secagg.reveal(self.states[u], self.confirmations, self.verify_keys, self.identities[u])
             self.keep(u, state)
             self.revealed[u] = self.carry(Revealed, revealed)
         return self.revealed
@@ -117,7 +131,7 @@ class Cohort:
         self.mask(vectors, gone.get(2, ()))
         self.confirm(gone.get(3, ()))
         self.reveal(gone.get(4, ()))
-        return [int(n) for n in secagg.unmask(self.tally, self.revealed)]
+        return [int(n) for n in secagg.unmask(self.tally, self.revealed, self.verify_keys).vector]
 
 
 def next_attempt(session: Session) -> Session:

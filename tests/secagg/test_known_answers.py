@@ -14,7 +14,17 @@ from lowkey.rng import ReplaySecrets
 from lowkey.secagg import Advert, Identity
 from lowkey.secagg.keys import agreement_key, is_signed_by, pair_key, public_key, random_bytes, self_key
 from lowkey.secagg.masks import apply_masks, keep_bits
-from lowkey.secagg.messages import adverts_digest, seed_digest, sign_advert, sign_view, view_digest
+from lowkey.secagg.messages import (
+    adverts_digest,
+    commit,
+    seed_digest,
+    sign_advert,
+    sign_revealed,
+    sign_shares,
+    sign_vector,
+    sign_view,
+    view_digest,
+)
 from lowkey.types import Words
 from tests.secagg.cohort import make_session
 
@@ -83,6 +93,7 @@ def test_bytes_under_the_digests() -> None:
     told = b"a" * 32 + bytes.fromhex("00000003 00000001 00000002 00000003 00000002 00000001 00000003")
     assert view_digest(b"a" * 32, (1, 2, 3), (1, 3)) == hashlib.sha256(told).digest()
     assert seed_digest(A) == hashlib.sha256(b"seed|" + A).digest()
+    assert commit(A) == hashlib.sha256(b"share|" + A).digest()
 
 
 def test_texts_under_the_signatures() -> None:
@@ -90,9 +101,18 @@ def test_texts_under_the_signatures() -> None:
     who = SESSION.digest + b"\0\0\0\2"
     advert = sign_advert(SESSION, identity, b"s" * 32, b"m" * 32, b"d" * 32)
     fields = hashlib.sha256(b"s" * 32 + b"m" * 32 + b"d" * 32).digest()
-    assert advert.signature == identity.sign(b"lowkey/secagg/v1|advert|" + who + fields)
+    assert advert.signature == identity.sign(b"lowkey/secagg/v2|advert|" + who + fields)
     view = sign_view(SESSION, identity, b"v" * 32)
-    assert view.signature == identity.sign(b"lowkey/secagg/v1|confirm|" + who + hashlib.sha256(b"v" * 32).digest())
+    assert view.signature == identity.sign(b"lowkey/secagg/v2|confirm|" + who + hashlib.sha256(b"v" * 32).digest())
+    numbers = hashlib.sha256(b"v" * 32 + bytes.fromhex("01000000 ffff0f00")).digest()  # 1 and 2^20 - 1
+    vector = sign_vector(SESSION, identity, b"v" * 32, np.array([1, 2**20 - 1], np.uint32))
+    assert vector.signature == identity.sign(b"lowkey/secagg/v2|vector|" + who + numbers)
+    empty, one = "00000000", "00000001 0000000000000007 00000002 6162"  # a table with 7: "ab"
+    tables = hashlib.sha256(bytes.fromhex(one + empty)).digest()
+    shares = sign_shares(SESSION, identity, {7: b"ab"}, {})
+    assert shares.signature == identity.sign(b"lowkey/secagg/v2|shares|" + who + tables)
+    revealed = sign_revealed(SESSION, identity, {7: b"ab"}, {})
+    assert revealed.signature == identity.sign(b"lowkey/secagg/v2|reveal|" + who + tables)
     assert is_signed_by(identity.verify_key, b"text", identity.sign(b"text"))
     assert not is_signed_by(identity.verify_key, b"other", identity.sign(b"text"))
 
@@ -121,4 +141,4 @@ def test_random_bytes_are_those_of_the_source() -> None:
 
 
 def test_digest_of_a_session_is_stable() -> None:
-    assert SESSION.digest.hex() == "c07c44bf7cf91cc8a54362baa5bcba02ad9405b65ab25733b19cdf579027b6dc"
+    assert SESSION.digest.hex() == "62f6c4ef70dfe5cd27e3d7f5ff9d82f69bcadc4724cf1c027fb584dbb4b142a0"

@@ -40,6 +40,11 @@ def key_of(cohort: Cohort, client: int) -> Advert:
     return next(a for a in cohort.adverts if a.sender == client)
 
 
+def share_again(cohort: Cohort, adverts: tuple[Advert, ...]) -> None:
+    identity, source = cohort.identities[VICTIM], cohort.source(VICTIM, "share")
+    secagg.share(cohort.states[VICTIM], adverts, cohort.verify_keys, identity, source)
+
+
 ROSTER_WITH_OUTSIDER = tuple(sorted({*SESSION.roster, OUTSIDER} - {PEER}))
 ADVERT_ATTACKS: dict[str, tuple[Callable[[Cohort], tuple[Advert, ...]], str]] = {
     "swapped mask key": (
@@ -83,14 +88,14 @@ ADVERT_ATTACKS: dict[str, tuple[Callable[[Cohort], tuple[Advert, ...]], str]] = 
 def test_false_adverts(attack: Callable[[Cohort], tuple[Advert, ...]], message: str) -> None:
     cohort = cohort_after("advertise")
     with pytest.raises(ProtocolViolation, match=message):
-        secagg.share(cohort.states[VICTIM], attack(cohort), cohort.verify_keys, cohort.source(VICTIM, "share"))
+        share_again(cohort, attack(cohort))
 
 
 def test_a_member_that_is_not_enrolled() -> None:
     cohort = cohort_after("advertise")
     del cohort.verify_keys[PEER]
     with pytest.raises(ProtocolViolation, match="enrolled"):
-        secagg.share(cohort.states[VICTIM], cohort.adverts, cohort.verify_keys, cohort.source(VICTIM, "share"))
+        share_again(cohort, cohort.adverts)
 
 
 def test_a_smaller_roster_is_no_session() -> None:
@@ -124,30 +129,29 @@ def replayed(cohort: Cohort) -> Delivery:
     return replace(delivery, sealed={**delivery.sealed, PEER: again.deliveries[VICTIM].sealed[PEER]})
 
 
-def without_peer(cohort: Cohort) -> Delivery:
-    delivery = cohort.deliveries[VICTIM]
-    return replace(delivery, sealed={u: s for u, s in delivery.sealed.items() if u != PEER})
+def without(delivery: Delivery, peer: int) -> Delivery:
+    """A delivery that lacks the shares of a neighbour."""
+    return replace(
+        delivery,
+        sealed={u: s for u, s in delivery.sealed.items() if u != peer},
+        commitments={u: c for u, c in delivery.commitments.items() if u != peer},
+    )
+
+
+def told(sharers: tuple[int, ...]) -> Delivery:
+    return Delivery(sharers=sharers, sealed={}, commitments={})
 
 
 DELIVERY_ATTACKS: dict[str, tuple[Callable[[Cohort], Delivery], str]] = {
-    "altered": (
-        lambda c: replace(c.deliveries[VICTIM], sealed={**c.deliveries[VICTIM].sealed, PEER: bytes(94)}),
-        "altered",
+    "shares held back": (lambda c: without(c.deliveries[VICTIM], PEER), "clients that are not its"),
+    "commitments held back": (
+        lambda c: replace(c.deliveries[VICTIM], commitments=without(c.deliveries[VICTIM], PEER).commitments),
+        "clients that are not its",
     ),
-    "cut short": (
-        lambda c: replace(c.deliveries[VICTIM], sealed={**c.deliveries[VICTIM].sealed, PEER: b""}),
-        "altered",
-    ),
-    "meant for somebody else": (redirected, "altered"),
-    "of another attempt": (replayed, "altered"),
-    "held back": (without_peer, "clients that are not its"),
-    "sharers few": (lambda c: Delivery(sharers=SESSION.roster[:7], sealed={}), "7 sharers; at least 8"),
-    "sharers twice": (lambda c: Delivery(sharers=SESSION.roster + SESSION.roster[-1:], sealed={}), "distinct"),
-    "sharers unknown": (lambda c: Delivery(sharers=(OUTSIDER, *SESSION.roster), sealed={}), "known"),
-    "sharers without victim": (
-        lambda c: Delivery(sharers=tuple(u for u in SESSION.roster if u != VICTIM), sealed={}),
-        "missing",
-    ),
+    "sharers few": (lambda c: told(SESSION.roster[:7]), "7 sharers; at least 8"),
+    "sharers twice": (lambda c: told(SESSION.roster + SESSION.roster[-1:]), "distinct"),
+    "sharers unknown": (lambda c: told((OUTSIDER, *SESSION.roster)), "known"),
+    "sharers without victim": (lambda c: told(tuple(u for u in SESSION.roster if u != VICTIM)), "missing"),
 }
 
 
@@ -155,7 +159,44 @@ DELIVERY_ATTACKS: dict[str, tuple[Callable[[Cohort], Delivery], str]] = {
 def test_false_deliveries(attack: Callable[[Cohort], Delivery], message: str) -> None:
     cohort = cohort_after("share")
     with pytest.raises(ProtocolViolation, match=message):
-        secagg.mask(cohort.states[VICTIM], attack(cohort), make_vectors(SESSION)[VICTIM])
+        secagg.mask(cohort.states[VICTIM], attack(cohort), make_vectors(SESSION)[VICTIM], cohort.identities[VICTIM])
+
+
+def with_sealed(cohort: Cohort, sealed: bytes) -> Delivery:
+    delivery = cohort.deliveries[VICTIM]
+    return replace(delivery, sealed={**delivery.sealed, PEER: sealed})
+
+
+def with_commitment(cohort: Cohort, commitment: bytes) -> Delivery:
+    delivery = cohort.deliveries[VICTIM]
+    return replace(delivery, commitments={**delivery.commitments, PEER: commitment})
+
+
+USELESS_SHARES: dict[str, Callable[[Cohort], Delivery]] = {
+    "altered": lambda c: with_sealed(c, bytes(94)),
+    "cut short": lambda c: with_sealed(c, b""),
+    "meant for somebody else": redirected,
+    "of another attempt": replayed,
+    "with a commitment to others": lambda c: with_commitment(c, c.deliveries[PEER].commitments[VICTIM]),
+    "with half a commitment": lambda c: with_commitment(c, c.deliveries[VICTIM].commitments[PEER][:32]),
+}
+
+
+@pytest.mark.parametrize("attack", USELESS_SHARES.values(), ids=USELESS_SHARES.keys())
+def test_useless_shares_are_left_out_and_all_else_stays_the_same(
+    attack: Callable[[Cohort], Delivery], caplog: pytest.LogCaptureFixture
+) -> None:
+    """To leave would let one hostile owner drive out all its neighbours; to stay reveals less, and nothing more."""
+    cohort = cohort_after("share")
+    state, vector, identity = cohort.states[VICTIM], make_vectors(SESSION)[VICTIM], cohort.identities[VICTIM]
+    whole, masked, _ = secagg.mask(state, cohort.deliveries[VICTIM], vector, identity)
+    assert not caplog.records
+    spoilt, same, _ = secagg.mask(state, attack(cohort), vector, identity)
+    assert masked.tolist() == same.tolist()
+    assert spoilt == replace(whole, shares={u: both for u, both in whole.shares.items() if u != PEER})
+    assert [r.getMessage() for r in caplog.records] == [
+        f"the shares of client {PEER} do not open or do not fit its commitment; client {VICTIM} stays"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -185,7 +226,7 @@ def test_two_lists_of_survivors_get_no_share_from_anyone() -> None:
         same = [c for v, c in confirmations.items() if states[v].survivors == state.survivors]
         for shown in (confirmations.values(), same):
             with pytest.raises(ProtocolViolation, match="confirm"):
-                secagg.reveal(state, shown, cohort.verify_keys)
+                secagg.reveal(state, shown, cohort.verify_keys, cohort.identities[state.me])
 
 
 def test_two_lists_of_sharers_get_no_share_from_anyone() -> None:
@@ -196,14 +237,12 @@ def test_two_lists_of_sharers_get_no_share_from_anyone() -> None:
     for u in SESSION.roster[1:]:
         delivery = cohort.deliveries[u]
         if u % 2:
-            delivery = Delivery(
-                sharers=delivery.sharers[1:], sealed={v: s for v, s in delivery.sealed.items() if v != missing}
-            )
-        state, _ = secagg.mask(cohort.states[u], delivery, vectors[u])
+            delivery = replace(without(delivery, missing), sharers=delivery.sharers[1:])
+        state, *_ = secagg.mask(cohort.states[u], delivery, vectors[u], cohort.identities[u])
         states[u], confirmations[u] = secagg.confirm(state, SESSION.roster[1:], cohort.identities[u])
     for state in states.values():
         with pytest.raises(ProtocolViolation, match="does not confirm"):
-            secagg.reveal(state, confirmations.values(), cohort.verify_keys)
+            secagg.reveal(state, confirmations.values(), cohort.verify_keys, cohort.identities[state.me])
 
 
 def test_a_neighbour_is_alive_or_dead_but_never_both() -> None:
@@ -241,7 +280,7 @@ CONFIRMATION_ATTACKS: dict[str, tuple[Callable[[Cohort], tuple[Confirmation, ...
 def test_false_confirmations(attack: Callable[[Cohort], tuple[Confirmation, ...]], message: str) -> None:
     cohort = cohort_after("confirm")
     with pytest.raises(ProtocolViolation, match=message):
-        secagg.reveal(cohort.states[VICTIM], attack(cohort), cohort.verify_keys)
+        secagg.reveal(cohort.states[VICTIM], attack(cohort), cohort.verify_keys, cohort.identities[VICTIM])
 
 
 @pytest.mark.parametrize(
@@ -249,12 +288,12 @@ def test_false_confirmations(attack: Callable[[Cohort], tuple[Confirmation, ...]
 )
 def test_each_step_comes_once_and_in_order(reached: int, asked: int) -> None:
     done = cohort_after("reveal")
-    state = cohort_after(STAGES[reached]).states[VICTIM]
+    state, identity = cohort_after(STAGES[reached]).states[VICTIM], done.identities[VICTIM]
     steps: dict[int, Callable[[], object]] = {
-        1: lambda: secagg.share(state, done.adverts, done.verify_keys, done.source(VICTIM, "again")),
-        2: lambda: secagg.mask(state, done.deliveries[VICTIM], make_vectors(SESSION)[VICTIM]),
-        3: lambda: secagg.confirm(state, SESSION.roster, done.identities[VICTIM]),
-        4: lambda: secagg.reveal(state, done.confirmations, done.verify_keys),
+        1: lambda: secagg.share(state, done.adverts, done.verify_keys, identity, done.source(VICTIM, "again")),
+        2: lambda: secagg.mask(state, done.deliveries[VICTIM], make_vectors(SESSION)[VICTIM], identity),
+        3: lambda: secagg.confirm(state, SESSION.roster, identity),
+        4: lambda: secagg.reveal(state, done.confirmations, done.verify_keys, identity),
     }
     with pytest.raises(ProtocolViolation, match="comes once"):
         steps[asked]()

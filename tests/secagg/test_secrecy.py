@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import chi2
@@ -28,7 +30,7 @@ def hide(session: secagg.Session, vector: Words, kind: type[Cohort] = Cohort) ->
     cohort.advertise()
     cohort.share()
     u = session.roster[3]
-    return secagg.mask(cohort.states[u], cohort.deliveries[u], vector)[1]
+    return secagg.mask(cohort.states[u], cohort.deliveries[u], vector, cohort.identities[u])[1]
 
 
 def masked_zeros(session: secagg.Session, kind: type[Cohort] = Cohort) -> Words:
@@ -97,7 +99,7 @@ def test_each_stage_forgets_what_it_no_longer_needs() -> None:
     assert first.seed in secagg.encode(MemberState, first)  # so that the line above could fail
 
 
-def test_nothing_secret_is_printed() -> None:
+def test_nothing_secret_is_printed(caplog: pytest.LogCaptureFixture) -> None:
     cohort, vectors = Cohort(SESSION), make_vectors(SESSION)
     u = SESSION.roster[1]
     printed = [repr(cohort.identities[u])]
@@ -109,17 +111,24 @@ def test_nothing_secret_is_printed() -> None:
     revealed, sealed = cohort.reveal()[u], cohort.deliveries[u].sealed
     assert revealed.seed_shares
     assert revealed.mask_shares
-    printed += [repr(cohort.deliveries[u]), repr(revealed), repr(secagg.SealedShares(sealed=sealed))]
+    own = secagg.SealedShares(sealed=sealed, commitments={}, signature=b"")
+    printed += [repr(cohort.deliveries[u]), repr(revealed), repr(own)]
     secrets += sealed.values()  # whoever learns a key later could open them
+    caplog.clear()
     for wrong in (bytes(94), b""):
         fresh = Cohort(SESSION)
         fresh.advertise()
         fresh.share()
         fresh.deliveries[u].sealed[SESSION.roster[2]] = wrong
-        with pytest.raises(LowkeyError) as error:
-            fresh.mask(vectors)
-        printed.append(str(error.value))
-        assert "\n" not in str(error.value)
+        fresh.mask(vectors)
+    fresh.confirm()
+    false = dict.fromkeys(fresh.reveal(), replace(revealed, signature=bytes(64)))
+    with pytest.raises(LowkeyError) as error:
+        secagg.unmask(fresh.tally, false, fresh.verify_keys)
+    logged = [record.getMessage() for record in caplog.records]
+    assert len(logged) == 2 + len(false)
+    printed += [str(error.value), *logged]
+    assert not any("\n" in line for line in printed)
     text = "".join(printed)
     for secret in secrets:
         assert secret.hex() not in text
@@ -149,7 +158,7 @@ def test_vectors_that_do_not_fit_are_refused(vector: Words) -> None:
     cohort.share()
     u = SESSION.roster[0]
     with pytest.raises(InvalidInput, match="vector"):
-        secagg.mask(cohort.states[u], cohort.deliveries[u], vector)
+        secagg.mask(cohort.states[u], cohort.deliveries[u], vector, cohort.identities[u])
 
 
 def test_the_callers_vector_is_left_alone() -> None:

@@ -140,7 +140,7 @@ def test_an_abandoned_round_leaves_clean_workers() -> None:
 def test_closing_ends_all_processes() -> None:
     with runtime("2", scheme_for(), Pull()) as ask:
         assert isinstance(ask, WorkerPool)
-        processes = [worker.process for worker in ask._workers]
+        processes = [worker.process for worker in ask._pool._workers]
         assert all(process.is_alive() for process in processes)
     assert not any(process.is_alive() for process in processes)
 
@@ -154,8 +154,8 @@ def test_a_million_clients_cost_what_six_thousand_do() -> None:
         with WorkerPool(scheme=made, trainer=trainer, secrets=OSSecrets(), workers=2, clock=StageClock()) as pool:
             federation = Federation(scheme=made, ask=pool, evaluate=lambda w: {"accuracy": 0.0, "loss": 0.0})
             federation.run(initial_state(made, ZEROS), Schedule(rounds=2))
-            held = pool._model.nbytes + sum(len(slot) for worker in pool._workers for slot in worker.slots)
-            assert not any(worker.running for worker in pool._workers)
+            held: int = pool._model.nbytes + sum(len(slot) for slot in pool._slots)
+            assert not any(worker.running for worker in pool._pool._workers)
             return held
 
     assert shared(6_000) == shared(1_000_000) == 4 * DIMENSION * (1 + 2 * 3)
@@ -173,7 +173,7 @@ def test_workers_share_the_trainers_data() -> None:
         for _ in ask({c: Request(round=1, weights=ZEROS) for c in range(4)}):
             pass
         assert isinstance(ask, WorkerPool)
-        for worker in ask._workers:
+        for worker in ask._pool._workers:
             held = Path(f"/proc/{worker.process.pid}/smaps_rollup").read_text(encoding="ascii")
             private = sum(int(held.split(f"{kind}:")[1].split()[0]) for kind in ("Private_Clean", "Private_Dirty"))
             assert private < 128 * 1024  # in units of 1024 bytes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -31,7 +31,17 @@ Roster = Annotated[
 ]
 Participations = Annotated[
     int | None,
-    typer.Option(help="In how many rounds one client is asked, for the server's ε; a likely number by default."),
+    typer.Option(
+        help="How often one client is asked, for the server's ε; by default the limit that 99.9 % of clients stay "
+        "within."
+    ),
+]
+SpareAttempts = Annotated[
+    int | None,
+    typer.Option(
+        help="Failed attempts to leave room for, since they are paid for; by default a twentieth of the rounds, at "
+        "least one."
+    ),
 ]
 Dropouts = Annotated[float, typer.Option(help="Fraction of a roster that may drop out.")]
 Colluders = Annotated[float, typer.Option(help="Fraction of a roster that may collude with the server.")]
@@ -44,7 +54,7 @@ def show_epsilon(
     clients: Clients,
     cohort: Cohort,
     noise_multiplier: Annotated[float, typer.Option(help="Noise of the sum relative to the clip norm, z.")],
-    rounds: Annotated[int, typer.Option(help="Number of rounds, T.")],
+    rounds: Annotated[int, typer.Option(help="Number of rounds, T; failed attempts count as rounds.")],
     delta: Delta = 1e-5,
     sampling: SamplingOption = None,
     roster: Roster = None,
@@ -70,6 +80,7 @@ def calibrate(
     noise_multiplier: Annotated[
         float | None, typer.Option(help="Noise multiplier; the command finds the rounds it allows.")
     ] = None,
+    spare_attempts: SpareAttempts = None,
     delta: Delta = 1e-5,
     sampling: SamplingOption = None,
     roster: Roster = None,
@@ -80,23 +91,37 @@ def calibrate(
     as_json: JsonOption = False,
 ) -> None:
     """Find the noise that --rounds need for a target ε, or the rounds that --noise-multiplier allows."""
+    from lowkey import privacy
     from lowkey.errors import InvalidInput
-    from lowkey.privacy import affordable_rounds, calibrate_noise
+    from lowkey.privacy import affordable_rounds, calibrate_noise, rounds_within
 
     if (rounds is None) == (noise_multiplier is None):
         raise InvalidInput("give either --rounds (to get the noise) or --noise-multiplier (to get the rounds)")
     sampler = _sampling(sampling, clients, cohort, roster, delta, allow_large_delta)
-    if rounds is not None:
-        noise_multiplier = calibrate_noise(sampler, epsilon=epsilon, delta=delta, rounds=rounds)
-    assert noise_multiplier is not None
-    if rounds is None:
-        rounds = affordable_rounds(sampler.event(noise_multiplier), epsilon=epsilon, delta=delta)
-    found = {"noise_multiplier": noise_multiplier, "rounds": rounds, "target_epsilon": epsilon}
-    if rounds == 0:
-        raise InvalidInput(f"not one round fits into epsilon = {epsilon:g}; raise epsilon or the noise")
+    chosen = _spare(spare_attempts)
+    if noise_multiplier is not None:
+        attempts = affordable_rounds(sampler.event(noise_multiplier), epsilon=epsilon, delta=delta)
+        rounds = rounds_within(attempts, chosen)
+        if rounds == 0:
+            raise InvalidInput(
+                f"not one round, with its spare attempts, fits into epsilon = {epsilon:g}; raise epsilon or the noise"
+            )
+    assert rounds is not None
+    spare, price = privacy.spare_attempts(rounds, chosen), ""
+    if noise_multiplier is None:
+        noise_multiplier, without = (
+            calibrate_noise(sampler, epsilon=epsilon, delta=delta, rounds=n) for n in (rounds + spare, rounds)
+        )
+        price = f" ({without:.4f} without spare attempts)" if spare else ""
+    found = {
+        "noise_multiplier": noise_multiplier, "rounds": rounds, "spare_attempts": spare, "target_epsilon": epsilon,
+    }  # fmt: skip
     if not as_json:
-        typer.echo(f"noise multiplier {noise_multiplier:.4f}, {rounds} rounds: ε ≤ {epsilon:g}")
-    event = replace(sampler.event(noise_multiplier), count=rounds)
+        typer.echo(
+            f"noise multiplier {noise_multiplier:.4f}{price}: ε ≤ {epsilon:g} over rounds and spare attempts, "
+            f"{rounds} and {spare}"
+        )
+    event = replace(sampler.event(noise_multiplier), count=rounds + spare)
     _show(sampler, event, delta, participations, dropouts, colluders, as_json, found)
 
 
@@ -109,6 +134,7 @@ def show_plan(
     delta: Delta = 1e-5,
     ratio: Annotated[float | None, typer.Option(help="Measurements over parameters, r; chosen by default.")] = None,
     rounds: Annotated[int | None, typer.Option(help="Number of rounds; 100 or 200 by default.")] = None,
+    spare_attempts: SpareAttempts = None,
     cohort: Annotated[int | None, typer.Option(help="Contributors of a round, q·N; chosen by default.")] = None,
     sampling: SamplingOption = None,
     dropouts: Dropouts = 0.1,
@@ -127,6 +153,7 @@ def show_plan(
         parameters=parameters,
         ratio=ratio,
         rounds=rounds,
+        spare_attempts=_spare(spare_attempts),
         cohort=cohort,
         mode=sampling,
         dropouts=dropouts,
@@ -141,8 +168,8 @@ def show_plan(
     rows = {
         "clients, contributors of a round": f"{clients}, {event.sampling_probability * clients:g} expected",
         "chance to contribute, q": f"{event.sampling_probability:.6g}",
-        "rounds": f"{event.count}",
-        "noise multiplier, z": f"{event.noise_multiplier:.4f}",
+        "rounds, spare attempts": f"{made.rounds}, {made.spare_attempts}",
+        "noise multiplier, z": f"{event.noise_multiplier:.4f} ({made.noise_without_spare:.4f} without spare attempts)",
         "roster M, min. survivors t, honest κ": f"{event.roster}, {made.shares.min_survivors}, {made.shares.honest}",
         "ratio, measurements": f"{made.ratio:g}, {made.measurements} of {parameters}",
         "upload per member and round": f"{human_bytes(made.bytes_up_per_client)} (with an estimate of the protocol)",
@@ -161,6 +188,15 @@ def show_plan(
         shares=made.shares,
     )
     typer.echo("\n".join([*lines, made.verdict]))
+
+
+def _spare(chosen: int | None) -> int | Literal["auto"]:
+    from lowkey import checks
+
+    if chosen is None:
+        return "auto"
+    checks.at_least("--spare-attempts", chosen, 0)
+    return chosen
 
 
 def _sampling(choice: str | None, clients: int, cohort: int, roster: int | None, delta: float, large: bool) -> Sampling:
@@ -190,7 +226,8 @@ def _show(
     )
 
     shares = noise_shares(sampler.roster_size, dropouts=dropouts, colluders=colluders)
-    asked = likely_participations(event.count, sampler.probability) if participations is None else participations
+    likely = max(1, likely_participations(event.count, sampler.probability))
+    asked = likely if participations is None else participations
     released = released_epsilon([event], delta)
     server = server_epsilon(event.noise_multiplier, asked, delta, coin=sampler.coin)
     if as_json:

@@ -151,9 +151,12 @@ def _print(result: dict[str, Any], directory: Path, config: Config) -> None:
             f"{human_epsilon(result['epsilon_pld'])} (PLD); {human_epsilon(result['epsilon_rdp'])} by RDP, "
             f"{human_epsilon(result['epsilon_paper'])} as the paper counts; for people who see the models"
         )
+        at_limit = result["epsilon_server_limit"]  # what clients enforce, also where fewer attempts were made
+        spent, whom = (
+            (result["epsilon_server"], "was always asked") if at_limit is None else (at_limit, "is at its limit")
+        )
         lines["server"] = (
-            f"ε {human_epsilon(result['epsilon_server'])} for the server, under secure aggregation, about a client "
-            "that contributed as often as its limit allows"
+            f"ε {human_epsilon(spent)} for the server, under secure aggregation, about a client that {whom}"
         )
     if paper is not None:
         spent = f", ε {paper.epsilon:g}" if paper.epsilon is not None else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -18,7 +18,7 @@ def status(
 ) -> None:
     """Show how far a run is: round, scores, ε, bytes, clients that answered, seconds of each stage.
 
-    For a node's home, show how its last training went; only the node itself knows that.
+    For a node's home, show how its last training went and how much of its limits is used; only the node knows that.
     """
     from lowkey.experiments import RunDirectory
 
@@ -46,7 +46,10 @@ def status(
                 f"{found[f'final_{score.name}']:.4f}, {f'{best} in the best round' if number else f'best {best}'}"
             )
     if found["epsilon_pld"] is not None:
-        lines["ε"] = f"{human_epsilon(found['epsilon_pld'])}; {human_epsilon(found['epsilon_server'])} for the server"
+        at_limit = found["epsilon_server_limit"]  # what clients enforce
+        server = human_epsilon(found["epsilon_server"] if at_limit is None else at_limit)
+        where = "" if at_limit is None else ", at the clients' limit"
+        lines["ε"] = f"{human_epsilon(found['epsilon_pld'])}; {server} for the server{where}"
     if last:
         lines["upload"] = f"{human_bytes(last['bytes_up_per_client'])} per client and round"
         lines["clients"] = f"{last.get('survivors', '–')} in the last round"
@@ -55,11 +58,19 @@ def status(
 
 
 def _of_node(home: Path, as_json: bool) -> None:
-    from lowkey.deployment import read_status
+    from lowkey.deployment import node_status
 
-    found = read_status(home)
+    found = node_status(home)
     if as_json:
         emit(found)
         return
-    went = "contributed" if found["contributed"] else f"could not contribute and sent noise only: {found['reason']}"
-    echo_lines({"round": found["round"], "time": found["time"], "training": went})
+    lines: dict[str, Any] = {}
+    if "round" in found:
+        went = "contributed" if found["contributed"] else f"sent noise only: {found['reason']}"
+        lines |= {"round": found["round"], "time": found["time"], "training": went}
+    if "participations" in found:
+        lines["given"] = f"{found['participations']} of {found['max_participations']} participations"
+        lines["ε"] = f"{human_epsilon(found['epsilon'])} of {found['max_epsilon']:g} towards the server"
+    if "error" in found:
+        lines["error"] = f"{found['error_time']}: {found['error']}"
+    echo_lines(lines)

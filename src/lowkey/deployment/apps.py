@@ -10,16 +10,19 @@ from pathlib import Path
 from string import Template
 
 from lowkey.deployment.guard import bundle_digest
+from lowkey.deployment.home import POLICY_FILE
+from lowkey.deployment.policies import write_default_policy
 from lowkey.durable import replace_file
 from lowkey.errors import ConfigError
-from lowkey.experiments import Config
+from lowkey.experiments import Config, parse, read
 
 _NAME = re.compile(r"[a-z][a-z0-9-]*")
 
 
 def new_app(directory: Path) -> Path:
-    """Write a small app to edit: settings, and a task with a model and a loader of local data."""
+    """Write a small app to edit: settings, a task with a model and a loader of local data; and a policy for nodes."""
     _write(directory, directory.resolve().name, "Federated learning with Lowkey", own_task=True)
+    write_default_policy(directory / POLICY_FILE, app_config(directory))
     return directory
 
 
@@ -28,6 +31,16 @@ def preset_app(directory: Path, config: Config) -> Path:
     package = _write(directory, "preset", f"Lowkey preset {config.name}", own_task=False)
     replace_file(directory / package / "lowkey.toml", config.to_toml().encode())
     return directory
+
+
+def app_config(directory: Path) -> Config:
+    """The settings of an app, resolved. Nothing of the app is run."""
+    found = sorted(directory.glob("*/lowkey.toml"))
+    if len(found) != 1:
+        raise ConfigError(
+            f"{directory} has {len(found)} files */lowkey.toml; the settings of an app are one file in its package"
+        )
+    return parse(read(found[0])).resolve()
 
 
 def app_hash(directory: Path) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import re
+import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -60,6 +61,11 @@ def new_node_key(path: Path) -> None:
     write_secret(path, key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
     replace_file(path.with_suffix(".pub"), public + b"\n")
+
+
+def new_executor_secret(path: Path) -> None:
+    """Write the secret by which a SuperLink or a node knows the executor that may fetch its tasks."""
+    write_secret(path, secrets.token_bytes(32))
 
 
 def _certificate(

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lowkey.deployment.enrolment import LIST_FILE
+from lowkey.deployment.home import EXECUTOR_SECRET, LIST_FILE, NODE_KEY
 from lowkey.deployment.preparation import prepare
 from lowkey.deployment.processes import Processes, free_ports, wait_for_port
 from lowkey.errors import RunError
@@ -49,7 +49,7 @@ class LocalFederation:
     home : Path
         Directory of the federation.
     processes : Processes
-        The processes "superlink", "superexec" and one "node-NNNN" per client.
+        The processes "superlink" and "superexec", and per client "node-NNNN" and "node-NNNN-executor".
     port : int
         Port of the SuperLink.
     node_ports : sequence of int
@@ -85,19 +85,33 @@ class LocalFederation:
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
         return {**os.environ, **QUIET, "PATH": path, "FLWR_HOME": str(flwr_home)}
 
-    def start_node(self, client: int, **more: str) -> subprocess.Popen[bytes]:
-        """Start the node of a client; ``more`` goes into its environment."""
-        node = self.home / "nodes" / f"{client:04d}"
-        settings = f'client={client} home="{node}"'
+    def start_node(self, client: int, **more: str) -> None:
+        """Start the node of a client and the executor of its apps; ``more`` goes into the environment of apps.
+
+        Only this executor, which has the secret, gets the node's tasks, and it finds the guard in place of Flower's
+        programs.
+        """
+        name, node = f"node-{client:04d}", self.home / "nodes" / f"{client:04d}"
+        secret = ["--superexec-auth-secret-file", str(node / EXECUTOR_SECRET)]
         command = [
             "flower-supernode", "--superlink", f"127.0.0.1:{self.port}", "--root-certificates",
-            str(self.home / "tls/ca.crt"), "--auth-supernode-private-key", str(node / "node.key"),
-            "--host", "127.0.0.1", "--port", str(self.node_ports[client]), "--node-config", settings,
+            str(self.home / "tls/ca.crt"), "--auth-supernode-private-key", str(node / NODE_KEY),
+            "--host", "127.0.0.1", "--port", str(self.node_ports[client]), "--isolation", "process", *secret,
+            "--node-config", f'client={client} home="{node}"',
         ]  # fmt: skip
-        environment = self.environment(f"node-{client:04d}")
+        environment = self.environment(name)
+        self.processes.start(name, command, environment)
+        command = [
+            "flower-superexec", "--insecure", "--runtime-api-address", f"127.0.0.1:{self.node_ports[client]}", *secret
+        ]  # fmt: skip
         environment["PATH"] = f"{node / 'guard'}{os.pathsep}{environment['PATH']}"
         environment |= {"OMP_NUM_THREADS": "1", **more}  # all nodes use the same cores
-        return self.processes.start(f"node-{client:04d}", command, environment)
+        self.processes.start(f"{name}-executor", command, environment)
+
+    def kill_node(self, client: int) -> None:
+        """End a node with all its processes at once, as a power cut would."""
+        for name in (f"node-{client:04d}", f"node-{client:04d}-executor"):
+            self.processes.kill(name)
 
     def start_superlink(self) -> None:
         """Start the SuperLink, which keeps its state on disk, and wait until it listens."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -16,13 +17,15 @@ from typing import Self
 
 _TERM_SECONDS = 8.0
 _PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
 
 
 class Processes:
     """Programs that run beside this one, each with a log file; stopped in reverse order of their start.
 
     Each leads its own process group: Ctrl-C in a terminal reaches only this process, which then stops the others in
-    order, with all that they started. On Linux they are also told to end when this process dies.
+    order, with all that they started. On Linux they are also told to end when this process dies. None
+    leaves a core file.
     """
 
     def __init__(self, logs: Path) -> None:
@@ -40,7 +43,7 @@ class Processes:
                 stderr=subprocess.STDOUT,
                 env=dict(environment),
                 start_new_session=True,
-                preexec_fn=_end_with_parent if sys.platform == "linux" else None,
+                preexec_fn=_begin,
             )
         self._running[name], self._commands[name] = process, (command, environment)
         return process
@@ -101,5 +104,18 @@ def wait_for_port(port: int, process: subprocess.Popen[bytes], seconds: float) -
     return False
 
 
-def _end_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+def forbid_dumps() -> None:
+    """From now on nobody finds this process's memory on disk or reads it while it runs, but the system's administrator.
+
+    No core file is written when it crashes; on Linux other processes of the same user cannot look into it either.
+    """
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0)
+
+
+def _begin() -> None:
+    """In a child, before its program starts."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -1,9 +1,9 @@
 """A node's standby: a process that has imported everything, and forks a process for each message.
 
-Flower starts a program for every message, and most of what that costs is importing Python modules. The guard's program
-hands its job to the standby of the node, over a socket that only its owner can reach; the first message, which finds
-none, starts one and does its job itself. The fork is a separate process, as Flower wants it: its memory ends with the
-message.
+Flower starts a program for every message, and most of what that costs is importing Python modules and compiling loops.
+The guard's program hands its job to the standby of the node, over a socket that only its owner can reach; the first
+message, which finds none, starts one and does its job itself. The fork is a separate process, as Flower wants it: its
+memory ends with the message.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -21,7 +22,9 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
-_NEEDED = ("lowkey.flower.node",)  # by name: this room imports nothing of that one
+from lowkey.deployment.processes import forbid_dumps
+
+_NEEDED = ("lowkey.flower.node", "lowkey.privacy.views")  # by name: this room imports nothing of the first
 _WITH_TORCH = ("lowkey.experiments.building",)  # without PyTorch, an app brings another trainer
 _LOOK_SECONDS = 2.0
 _MOST_BYTES = 1 << 20
@@ -55,8 +58,14 @@ def stand_by(place: Path, executor: int) -> None:
     """Serve jobs until the executor that sends them is gone."""
     import lowkey.deployment.guard as guard
 
+    forbid_dumps()
+    cache = place.with_name("numba")  # Numba reads it by pickle, so it must be our own and new
+    shutil.rmtree(cache, ignore_errors=True)
+    cache.mkdir(mode=0o700)
+    os.environ["NUMBA_CACHE_DIR"] = str(cache)
     for name in _NEEDED:
         import_module(name)
+    _compile()
     for name in _WITH_TORCH:
         with contextlib.suppress(ModuleNotFoundError):
             import_module(name)
@@ -78,6 +87,17 @@ def stand_by(place: Path, executor: int) -> None:
                 listener.close()
                 _work(connection)
             connection.close()
+
+
+def _compile() -> None:
+    """Compile the loops of the noise, which no fork needs to do again."""
+    import numpy as np
+
+    from lowkey.privacy import Encoding, Measurement
+    from lowkey.rng import OSSecrets
+
+    encoding, source = Encoding(length=1, members=3, honest=3, noise_multiplier=1.0), OSSecrets().source("standby")
+    encoding.add_noise(encoding.bound(Measurement(np.ones(1, np.float32)), 1.0, source), source)
 
 
 def _work(connection: socket.socket) -> None:

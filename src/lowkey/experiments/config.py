@@ -73,6 +73,10 @@ class Config:
 
     def __post_init__(self) -> None:
         name, federation, privacy = self.federation.scheme, self.federation, self.privacy
+        if not self.name.strip() or not self.name.isprintable():
+            raise InvalidInput(
+                f"name is {self.name!r}; it must be one line of text: clients count by it what they gave"
+            )
         checks.at_least("seed", self.seed, 0)
         require_promise(name, privacy, federation.min_clients)
         if federation.cohort > federation.clients:
@@ -143,9 +147,9 @@ class Config:
         return replace(self, federation=replace(self.federation, clients=nodes, cohort=cohort), privacy=privacy)
 
     def resolve(self) -> Config:
-        """Replace every "auto" of the guarantee by its number: noise or rounds, and the limit of contributions."""
+        """Replace every "auto" of the guarantee by its number: noise or rounds, spare attempts, the clients' limit."""
         privacy, schedule, federation = self.privacy, self.schedule, self.federation
-        if federation.ledger is not None:  # the same file, whatever the working directory of the process that writes it
+        if federation.ledger is not None:  # the file itself, wherever links lead later
             federation = replace(federation, ledger=str(Path(federation.ledger).resolve()))
         if privacy is None:
             return replace(self, federation=federation)
@@ -228,10 +232,11 @@ def _settings_of(kind: Any) -> set[str]:
 def _affordable(privacy: ClientPrivacy, *, clients: int, cohort: int) -> int:
     assert privacy.epsilon is not None
     event = privacy.sampling_of(clients=clients, cohort=cohort).event(float(privacy.noise_multiplier))
-    rounds = accounting.affordable_rounds(event, epsilon=privacy.epsilon, delta=privacy.delta)
+    attempts = accounting.affordable_rounds(event, epsilon=privacy.epsilon, delta=privacy.delta)
+    rounds = accounting.rounds_within(attempts, privacy.spare_attempts)
     if rounds == 0:
         raise ConfigError(
-            f"not one round fits into privacy.epsilon = {privacy.epsilon}; raise privacy.epsilon, or the noise "
-            '(privacy.noise_multiplier = "auto" finds it)'
+            f"not one round, with its spare attempts, fits into privacy.epsilon = {privacy.epsilon}; raise "
+            'privacy.epsilon, or the noise (privacy.noise_multiplier = "auto" finds it)'
         )
     return rounds

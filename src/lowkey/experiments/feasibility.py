@@ -1,17 +1,38 @@
-"""Before a private run starts: whether its signal can be seen in the noise."""
+"""Before a private run starts: what its attempts cost, and whether its signal can be seen in the noise."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from lowkey.experiments.config import Config
-from lowkey.privacy import feasibility, signal_to_noise
+from lowkey.figures import human_epsilon
+from lowkey.privacy import Privacy, claimed_epsilon, feasibility, server_epsilon, signal_to_noise, spare_attempts
 
 
 def prospects(config: Config, num_coordinates: int) -> str | None:
-    """One line about a resolved configuration and a model of this size; None without privacy."""
-    scheme = config.scheme()
+    """Two lines about a resolved configuration and a model of this size: price, signal; None without privacy."""
+    scheme, settings, rounds = config.scheme(), config.privacy, config.schedule.last_round
     promise = scheme.privacy.promise()
-    if promise is None:
+    if promise is None or settings is None:
         return None
     measurements = scheme.operator(num_coordinates, 1).num_measurements
     contributors = scheme.privacy.sampling.expected_size
-    return feasibility(signal_to_noise(contributors, promise.noise_multiplier, measurements))
+    signal = signal_to_noise(contributors, promise.noise_multiplier, measurements)
+    return f"{_price(scheme.privacy, rounds, spare_attempts(rounds, settings.spare_attempts))}\n{feasibility(signal)}"
+
+
+def _price(privacy: Privacy, rounds: int, spare: int) -> str:
+    """What the rounds cost, what spare attempts add, and what the server may learn at the clients' limit."""
+    event, limit, delta = privacy.event(), privacy.max_contributions, privacy.delta
+    assert event is not None  # a scheme has noise
+    alone, reserved = (
+        human_epsilon(claimed_epsilon([replace(event, count=n)], delta)) for n in (rounds, rounds + spare)
+    )
+    line = f"noise {event.noise_multiplier:.4f}: ε {alone} after {rounds} rounds"
+    if spare:
+        line += f", {reserved} if {spare} spare {'attempt is' if spare == 1 else 'attempts are'} needed"
+    if limit is None:
+        return f"{line}; clients have no limit, so ε for the server grows with every attempt"
+    server = human_epsilon(server_epsilon(event.noise_multiplier, limit, delta, coin=event.coin))
+    early = ", as all do before the last round" if privacy.sampling.probability == 1 and limit < rounds else ""
+    return f"{line}; {server} for the server, about a client that reaches its limit of {limit}{early}"

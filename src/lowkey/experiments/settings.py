@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from lowkey import checks
+from lowkey.errors import InvalidInput
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +25,8 @@ class FederationSettings:
     min_clients : int
         Answers that a round without privacy needs; private schemes set ``privacy.dropouts`` instead.
     ledger : str or None
-        File in which all runs on the same clients record what they spend. With None the run has its own file.
+        File in which all runs on the same clients record what they spend, as an absolute path: a relative one would be
+        another file in every directory. With None the run has its own file.
     """
 
     scheme: str
@@ -36,6 +39,11 @@ class FederationSettings:
         checks.at_least("federation.clients", self.clients, 1)
         checks.at_least("federation.cohort", self.cohort, 1)
         checks.at_least("federation.min_clients", self.min_clients, 1)
+        if self.ledger is not None and not Path(self.ledger).is_absolute():
+            raise InvalidInput(
+                f"federation.ledger is '{self.ledger}'; it must be an absolute path, such as "
+                f"{Path(self.ledger).absolute()}, or it would be another file in every directory"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,8 +16,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from lowkey.durable import Lock, replace_file
-from lowkey.errors import InUse, RunError
+from lowkey.durable import Lock, read_table, replace_file
+from lowkey.errors import InUse, InvalidInput, RunError
 from lowkey.experiments.checkpoints import Checkpoint, DamagedCheckpointError, pack, unpack
 from lowkey.experiments.config import Config, parse
 from lowkey.experiments.nested import read
@@ -39,6 +39,7 @@ _FREE_TO_CHANGE = (
     "name",
     "privacy.epsilon",
     "privacy.rounds",
+    "privacy.spare_attempts",
     "privacy.max_contributions",
     "privacy.aggregation",
 )
@@ -110,9 +111,25 @@ class RunDirectory:
             run = self._environment().get("run")
             if run is None:
                 raise RunError(f"{self.path} was made by an earlier version of Lowkey; continue it with that version")
-            shared = self.config.federation.ledger
-            self._ledger = Ledger(Path(shared) if shared else self.path / "ledger.jsonl", run=run)
+            self._ledger = Ledger(None, run=run) if self.config.privacy is None else self._open_ledger(run)
         return self._ledger
+
+    def _open_ledger(self, run: str) -> Ledger:
+        """The ledger on disk; the first one that this run opens, and no other."""
+        shared, known = self.config.federation.ledger, self._environment().get("ledger")
+        path = Path(shared) if shared else self.path / "ledger.jsonl"
+        if known is not None and not path.exists():
+            raise RunError(f"{path}, the ledger of {self.path}, is missing; restore it: what it recorded was spent")
+        ledger = Ledger(path, run=run)
+        if known is None:
+            self._note(ledger=ledger.identity)
+        elif ledger.identity != known:
+            ledger.close()
+            raise RunError(
+                f"{path} is another ledger than the one that {self.path} began with; restore that one: what it "
+                "recorded was spent"
+            )
+        return ledger
 
     @property
     def claims_privacy(self) -> bool:
@@ -127,21 +144,23 @@ class RunDirectory:
 
     def withdraw_claim(self) -> None:
         """Record, permanently, that secrets of this run were replayed."""
-        changed = self._environment() | {"claims_privacy": False}
+        self._note(claims_privacy=False)
+
+    def _note(self, **facts: Any) -> None:
+        changed = self._environment() | facts
         replace_file(self.path / "environment.json", json.dumps(changed, indent=2).encode())
 
     def _environment(self) -> dict[str, Any]:
-        environment: dict[str, Any] = json.loads((self.path / "environment.json").read_text(encoding="utf-8"))
-        return environment
+        return _table(self.path / "environment.json", claims_privacy=bool)
 
     def number_attempt(self, round_number: int) -> int:
         """The first number, from 0, that no attempt at this round has had; on return it is taken.
 
-        The ledger knows the attempts that came to a sum; clients also remember attempts that failed before.
+        The ledger knows the attempts that asked for vectors; clients also remember attempts that failed before.
         """
         file, taken = self.path / "attempt.json", -1
         if file.exists():
-            last = json.loads(file.read_text(encoding="utf-8"))
+            last = _table(file, round=int, attempt=int)
             taken = last["attempt"] if last["round"] == round_number else -1
         attempt = max(taken + 1, self.ledger().next_attempt(round_number))
         replace_file(file, json.dumps({"round": round_number, "attempt": attempt}).encode())
@@ -156,11 +175,13 @@ class RunDirectory:
         file = self.path / "metrics.jsonl"
         if not file.exists():
             return []
-        lines = file.read_text(encoding="utf-8").split("\n")[:-1]
         try:
-            return [json.loads(line) for line in lines]
-        except ValueError as error:
+            metrics = [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n")[:-1]]
+        except (OSError, ValueError, RecursionError) as error:
             raise RunError(f"{file} is damaged ({error}); restore it from a copy") from error
+        if not all(isinstance(line, dict) and type(line.get("round")) is int for line in metrics):
+            raise RunError(f"{file} is damaged (a line is no round); restore it from a copy")
+        return metrics
 
     def trim_metrics(self, last_round: int) -> None:
         """Forget rounds that no checkpoint remembers: they will be run again."""
@@ -188,6 +209,7 @@ class RunDirectory:
             "epsilon_rdp": last.get("epsilon_rdp"),
             "epsilon_pld": last.get("epsilon_pld"),
             "epsilon_server": last.get("epsilon_server"),
+            "epsilon_server_limit": last.get("epsilon_server_limit"),
             "bytes_up_per_client": last.get("bytes_up_per_client"),
         }
 
@@ -200,7 +222,7 @@ class RunDirectory:
         if (self.path / "result.json").exists():
             return "finished"
         failure = self.path / FAILURE_FILE
-        return f"failed: {json.loads(failure.read_text())['error']}" if failure.exists() else "stopped"
+        return f"failed: {_table(failure, error=str)['error']}" if failure.exists() else "stopped"
 
     def forget_end(self) -> None:
         """The run goes on: how an earlier part of it ended is no longer true."""
@@ -249,6 +271,13 @@ class RunDirectory:
         return hashlib.sha256(json.dumps(_fixed_settings(self.config), sort_keys=True).encode()).hexdigest()[:16]
 
 
+def _table(path: Path, **needed: type) -> dict[str, Any]:
+    try:
+        return read_table(path, **needed)
+    except InvalidInput as error:
+        raise RunError(f"{error}; restore it from a copy") from error
+
+
 def _is_run(path: Path) -> bool:
     return (path / "config.toml").is_file()
 
@@ -273,7 +302,7 @@ def _environment(config: Config) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "packages": dict(_versions(_PACKAGES)),
         "claims_privacy": True,
-        "run": secrets.token_hex(8),
+        "run": f"{config.name}/{secrets.token_hex(8)}",  # clients take part in runs of the app that they approved
         "presentation": asdict(config.find_task().presentation),
     }
 

@@ -1,7 +1,7 @@
 """Rounds and runs: schemes, the client, and the flow of a round at the server."""
 
 from lowkey.federation.aggregation import AGGREGATORS
-from lowkey.federation.client import Attendance, Client
+from lowkey.federation.client import Attendance, Client, explain
 from lowkey.federation.records import (
     Adverts,
     ClientState,
@@ -50,6 +50,7 @@ __all__ = [
     "StoppedBy",
     "Survivors",
     "drive",
+    "explain",
     "initial_state",
     "is_private",
     "no_evaluation",

@@ -24,19 +24,37 @@ from lowkey.federation.schemes import Scheme
 from lowkey.privacy import ClientLedger, Measurement, Policy, Terms, flip_coin
 from lowkey.protocols import Keys, Operator, Trainer
 from lowkey.rng import OSSecrets, Secrets, generator
-from lowkey.secagg import Delivery, MemberState, advertise, confirm, mask, reveal, share
+from lowkey.secagg import (
+    Delivery,
+    MemberState,
+    Session,
+    advertise,
+    blinding,
+    check_delivery,
+    confirm,
+    mask,
+    reveal,
+    share,
+    view_digest,
+)
 from lowkey.timing import StageClock
-from lowkey.types import FloatArray, Words
+from lowkey.types import ClientId, FloatArray, Words
+
+_LONGEST = 2000  # characters of a reason
 
 
 class Attendance:
-    """Counts the clients that tried to train here, and keeps the reasons why some had nothing to send."""
+    """Counts the clients that tried to train here, and keeps the reasons why some had nothing to send.
+
+    ``limit`` says which limit has kept the last client from trying; None if none has.
+    """
 
     def __init__(self) -> None:
         self.tried, self.excuses = 0, list[str]()
+        self.limit: str | None = None
 
     def take(self) -> tuple[int, list[str]]:
-        """Return both figures and start counting again."""
+        """Return the number and the reasons, and start counting again."""
         taken = self.tried, self.excuses
         self.tried, self.excuses = 0, []
         return taken
@@ -59,6 +77,9 @@ class Client:
     policy, ledger : Policy, ClientLedger or None
         What the client insists on, and its own record of the rounds it joined: they protect it from the server. Both
         are used only under secure aggregation, and belong to one client.
+    app : str or None
+        Name of the app that the client has approved. It takes part in runs called ``<app>/…`` only, and its limit of
+        contributions counts all of them. None, in a simulation, takes any name.
     excused : type of exception
         Exceptions that keep a client from contributing; it then answers a private round with noise on zeros. In a
         simulation this is only what a trainer raises on purpose: anything else is a defect. At a real node it is every
@@ -75,6 +96,7 @@ class Client:
     keys: Keys | None = None
     policy: Policy | None = None
     ledger: ClientLedger | None = None
+    app: str | None = None
     excused: type[Exception] = CannotContribute
     clock: StageClock = field(default_factory=StageClock)
     attendance: Attendance = field(default_factory=Attendance)
@@ -87,7 +109,10 @@ class Client:
         In a private scheme a vector leaves only clipped, with a fresh share of noise and, under secure aggregation,
         masked. Every member's vector has the same length and weight. A client that is excused, or that has reached its
         limit of contributions, sends noise on zeros: staying away would tell something about its data. A client
-        contributes to an attempt at a round once.
+        contributes to an attempt at a round once. Every step of a secure aggregation must be under the terms that the
+        first one was under, and under the client's own settings as they are now. With a ledger, a client contributes
+        to an attempt once, and confirms one list of survivors, even if it is given back a state that it had before. A
+        delivery that cannot be masked with is refused before the client trains or its ledger counts it.
 
         Raises
         ------
@@ -114,21 +139,33 @@ class Client:
                 "the server asks for an unmasked vector, which this client never sends; use secure aggregation"
             )
         privacy.require_clip(request.clip_norm)  # by all members alike: who fails must not tell whose data is used
+        member = None
+        if isinstance(request.message, Delivery):
+            member = self._member(state, request)
+            check_delivery(member, request.message)  # what cannot be masked costs nothing
         operator = self.scheme.operator(self.trainer.num_coordinates, request.round)  # 3
         source = self.secrets.source("noise", request.round, request.attempt, state.client)
         measurement, weight = None, 1.0
-        if self._may_contribute(state, request) and flip_coin(source, privacy.sampling.coin):  # 4
+        if self._may_contribute(state, request, member) and flip_coin(source, privacy.sampling.coin):  # 4
             measurement, weight = self._measure(state, request, operator)  # 5, 6
         with self.clock.stage("protect"):  # 7, 8
             vector = privacy.protect(
                 measurement, length=operator.num_measurements, clip_norm=request.clip_norm, source=source
             ).value
-        if request.message is not None:
-            with self.clock.stage("mask"):
-                member, masked = mask(_member(state, request), request.message, vector)  # type: ignore[arg-type]
-            after, vector = replace(after, member=member), masked
         reply = Reply(round=request.round, attempt=request.attempt, vector=_weighted(vector, weight), weight=weight)
+        if member is not None:
+            identity = self._keys.identity(state.client)
+            proof = self._prove(member, request, cast(Words, vector), operator)
+            with self.clock.stage("mask"):
+                member, masked, said = mask(member, request.message, vector, identity, proof)  # type: ignore[arg-type]
+            after, reply = replace(after, member=member), replace(reply, vector=masked, message=said)
         return after, reply
+
+    @property
+    def _keys(self) -> Keys:
+        if self.keys is None:
+            raise InvalidInput("secure aggregation needs the keys of the enrolled clients; give them to the client")
+        return self.keys
 
     def _measure(self, state: ClientState, request: Request, operator: Operator) -> tuple[Measurement | None, float]:
         """The compressed update and its weight; None instead of the update if the client is excused."""
@@ -144,26 +181,39 @@ class Client:
                 raise CannotContribute(
                     "its update holds NaN or infinite numbers; lower the learning rate or check the data"
                 )
+            weight = float(local.num_examples) if self.scheme.weight_by_examples else 1.0
         except self.excused as error:
-            self.attendance.excuses.append(str(error) or type(error).__name__)
+            self.attendance.excuses.append(explain(error))
             if not self.scheme.private:
                 raise CannotContribute(self.attendance.excuses[-1]) from error
             return None, 1.0
-        return Measurement(measured), float(local.num_examples) if self.scheme.weight_by_examples else 1.0
+        return Measurement(measured), weight
 
-    def _may_contribute(self, state: ClientState, request: Request) -> bool:
+    def _prove(self, member: MemberState, request: Request, vector: Words, operator: Operator) -> bytes:
+        """The proof that this client's vector is short; empty where none was agreed."""
+        bound = self.scheme.privacy.norm_bound(operator.num_measurements)
+        if bound is None:
+            return b""
+        source = self.secrets.source("proof", request.round, request.attempt, member.me)
+        with self.clock.stage("prove"):
+            hidden = blinding(member, request.message)  # type: ignore[arg-type]
+            return bound.prove(vector, hidden, member.session.digest, member.me, source)
+
+    def _may_contribute(self, state: ClientState, request: Request, member: MemberState | None) -> bool:
         """Whether this client's data may enter the sum; its own ledger, if any, records it before anything is sent.
 
-        This is the only place that checks limits: the limit of the scheme, by the client's memory or its ledger of
-        this run, and the limits of its own policy, over all runs.
+        This is the only place that checks limits: the limit of the scheme, by the client's memory or by its ledger of
+        this app, and the limits of its own policy, over all apps.
         """
         limit, ledger = self.scheme.privacy.max_contributions, self.ledger
-        if request.message is None or ledger is None:
+        if member is None or ledger is None:
             return request.weights is not None and (limit is None or state.contributions < limit)
-        terms, session = self._terms(request), _member(state, request).session
-        spent = len(ledger.participations(session.run))
-        within = request.weights is not None and (limit is None or spent < limit)
-        within = within and (self.policy is None or self.policy.may_contribute(ledger, terms))
+        terms, session = self._terms(request), member.session
+        if self.policy is not None:
+            self.policy.check(terms)
+        if request.weights is not None:
+            self.attendance.limit = self._limit_reached(ledger, terms)
+        within = request.weights is not None and self.attendance.limit is None
         ledger.join(
             session.run,
             session.round,
@@ -174,28 +224,34 @@ class Client:
         )
         return within
 
+    def _limit_reached(self, ledger: ClientLedger, terms: Terms) -> str | None:
+        """Which limit keeps this client's data out of the sum, in words; None if none does."""
+        limit, used = self.scheme.privacy.max_contributions, len(ledger.participations(self.app))
+        if limit is not None and used >= limit:
+            under = "" if self.app is None else f" under the app '{self.app}'"
+            return f"{used} of {limit} contributions{under} are used (privacy.max_contributions)"
+        return None if self.policy is None else self.policy.limit_reached(ledger, terms)
+
     def _agree(self, state: ClientState, request: Request, message: ToMember) -> tuple[ClientState, Reply]:
         """A step of the secure aggregation that carries no vector."""
-        if self.keys is None:
-            raise InvalidInput("secure aggregation needs the keys of the enrolled clients; give them to the client")
-        identity, source = self.keys.identity(state.client), self.secrets.source(
+        keys = self._keys
+        identity, source = keys.identity(state.client), self.secrets.source(
             "keys", type(message).__name__, request.round, request.attempt, state.client
         )  # fmt: skip
         member: MemberState | None
         reply: FromMember
         match message:
             case Invite():
-                terms = self._terms(request)
                 if self.policy is not None:
-                    self.policy.check(terms)
-                session = self.scheme.session(message.run, request.round, request.attempt, message.roster, terms)
-                member, reply = advertise(session, identity, source)
+                    self.policy.check(self._terms(request))
+                member, reply = advertise(self._session(message.run, message.roster, request), identity, source)
             case Adverts():
-                member, reply = share(_member(state, request), message.adverts, self.keys.verify_keys, source)
+                member, reply = share(self._member(state, request), message.adverts, keys.verify_keys, identity, source)
             case Survivors():
-                member, reply = confirm(_member(state, request), message.survivors, identity)
+                member, reply = confirm(self._member(state, request), message.survivors, identity)
+                self._record_view(member)
             case Confirmations():
-                _, reply = reveal(_member(state, request), message.confirmations, self.keys.verify_keys)
+                _, reply = reveal(self._member(state, request), message.confirmations, keys.verify_keys, identity)
                 member = None
             case _:
                 raise InvalidInput(f"a {type(message).__name__} is not a step without a vector; check the server")
@@ -204,15 +260,43 @@ class Client:
     def _terms(self, request: Request) -> Terms:
         return self.scheme.terms(self.trainer.num_coordinates, request.round)
 
+    def _session(self, run: str, roster: tuple[ClientId, ...], request: Request) -> Session:
+        """The aggregation as this client sets it up from its own settings; a run of another app is refused."""
+        app, _, rest = run.rpartition("/")
+        if self.app is not None and (app != self.app or not rest):
+            raise ProtocolViolation(f"the run is called {run!r}; this client takes part in runs '{self.app}/…' only")
+        return self.scheme.session(run, request.round, request.attempt, roster, self._terms(request))
 
-def _member(state: ClientState, request: Request) -> MemberState:
-    """This client's part in the aggregation that a request belongs to."""
-    member = state.member
-    if member is None or (member.session.round, member.session.attempt) != (request.round, request.attempt):
-        raise ProtocolViolation(
-            f"client {state.client} takes no part in attempt {request.attempt} at round {request.round}"
-        )
-    return member
+    def _member(self, state: ClientState, request: Request) -> MemberState:
+        """This client's part in the aggregation that a request belongs to, if its settings are still the same."""
+        member = state.member
+        if member is None or (member.session.round, member.session.attempt) != (request.round, request.attempt):
+            raise ProtocolViolation(
+                f"client {state.client} takes no part in attempt {request.attempt} at round {request.round}"
+            )
+        if self._session(member.session.run, member.session.roster, request) != member.session:
+            raise ProtocolViolation(
+                f"client {state.client} made its keys for attempt {request.attempt} at round {request.round} under "
+                "other terms than those of the app that it runs now; it leaves this attempt"
+            )
+        return member
+
+    def _record_view(self, member: MemberState) -> None:
+        """Write to the ledger what this client is about to confirm: its state may be set back, the ledger is not."""
+        if self.ledger is not None:
+            session = member.session
+            view = view_digest(member.adverts, member.sharers, member.survivors)
+            self.ledger.confirm(session.run, session.round, session.attempt, view)
+
+
+def explain(error: BaseException) -> str:
+    """What happened, in at most some thousand characters that can be written to any file."""
+    try:
+        text = str(error)
+    except Exception:  # an error that cannot even say what it is must not become another error
+        text = ""
+    text = f"{text[:_LONGEST]} …" if len(text) > _LONGEST else text
+    return text.encode(errors="backslashreplace").decode() or type(error).__name__
 
 
 def _weighted(vector: FloatArray | Words, weight: float) -> FloatArray | Words:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from lowkey.secagg import Advert, Confirmation, Delivery, MemberState, Revealed, SealedShares
+from lowkey.secagg import Advert, Confirmation, Delivery, Masked, MemberState, Revealed, SealedShares
 from lowkey.server import State
 from lowkey.types import ClientId, Evaluation, FloatArray, Words
 
@@ -44,7 +44,7 @@ class Confirmations:
 
 
 ToMember: TypeAlias = Invite | Adverts | Delivery | Survivors | Confirmations
-FromMember: TypeAlias = Advert | SealedShares | Confirmation | Revealed
+FromMember: TypeAlias = Advert | SealedShares | Masked | Confirmation | Revealed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +86,7 @@ class Reply:
     weight : float
         1 wherever it could tell something private.
     message : FromMember or None
-        Message of the secure aggregation to the server.
+        Message of the secure aggregation to the server; beside a vector, the proof of its norm where one is agreed.
     """
 
     round: int
@@ -171,7 +171,8 @@ class RoundRecord:
     """One line of metrics.jsonl.
 
     ``epsilon`` is for people who see the released models, ``server_epsilon`` for the server and everybody else who
-    knows the rosters; None where no finite ε is true. ``runtime`` holds what the runtime can tell about the round: with
+    knows the rosters, ``server_epsilon_limit`` the same when a client reaches its limit of contributions; None where no
+    finite ε is true, or clients have no limit. ``runtime`` holds what the runtime can tell about the round: with
     real messages, their bytes besides vectors and models; in a simulation, how many clients could not contribute.
     """
 
@@ -179,6 +180,7 @@ class RoundRecord:
     evaluation: Evaluation
     epsilon: Epsilon | None
     server_epsilon: float | None
+    server_epsilon_limit: float | None = None
     seconds: Mapping[str, float]
     runtime: Mapping[str, int] = field(default_factory=dict)
 
@@ -200,6 +202,7 @@ class RoundRecord:
             "epsilon_rdp": spent.rdp if spent else None,
             "epsilon_pld": spent.pld if spent else None,
             "epsilon_server": self.server_epsilon,
+            "epsilon_server_limit": self.server_epsilon_limit,
             "bytes_up_per_client": outcome.bytes_up_per_client,
             "bytes_down_per_client": outcome.bytes_down_per_client,
             "bytes_up_total": outcome.state.bytes_up,

@@ -44,7 +44,7 @@ def round_flow(
     secrets : Secrets
         Source of the bits that draw the rosters of private schemes.
     ledger : Ledger
-        Told what a private round costs, before its sum can be known.
+        Told what a private round costs, before its vectors are asked for.
     clock : StageClock
         Gets the seconds of each stage.
     verify_keys : VerifyKeys
@@ -57,7 +57,7 @@ def round_flow(
     draws = secrets.source("cohort", number, attempt) if scheme.private else PublicStream(scheme.seed, "cohort", number)
     cohort = privacy.sampling.draw(draws)
 
-    # 2 to 12. Every member trains, compresses and protects; what it costs is on disk before the sum is used.
+    # 2 to 12. What it costs is on disk first; then every member trains, compresses and protects.
     aggregate = AGGREGATORS[privacy.aggregation]
     summed = yield from aggregate(
         Attempt(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from lowkey import checks
@@ -43,7 +43,8 @@ class Schedule:
     evaluate_every : int
         Rounds between evaluations; the last round is always evaluated.
     attempts : int
-        How often a round is tried, when it fails for too few survivors, before the run stops.
+        How often a round is tried, when it fails for too few survivors, before the run stops. Attempts that asked for
+        vectors are paid for; see ``ClientPrivacy.spare_attempts``.
     """
 
     rounds: int | Literal["auto"] = 200
@@ -123,6 +124,7 @@ class Federation:
             evaluation=evaluation,
             epsilon=spent,
             server_epsilon=self.server_epsilon() if spent else None,
+            server_epsilon_limit=self.server_epsilon_limit() if spent else None,
             seconds=seconds,
             runtime=self.take_figures(),
         )
@@ -140,7 +142,12 @@ class Federation:
             try:
                 return drive(flow, self.ask)
             except RoundFailed as error:
-                if tries_left == 0 or self._next_round_passes():
+                if self._next_round_passes():
+                    raise RoundFailed(
+                        f"{error}; and privacy.epsilon = {self.scheme.privacy.epsilon} leaves no room for another "
+                        "attempt: failed ones are paid for, and privacy.spare_attempts is how many a plan reserves"
+                    ) from error
+                if tries_left == 0:
                     raise
                 _log.warning("round %d, attempt %d failed: %s", state.round + 1, attempt, error)
         raise AssertionError("unreachable: the last attempt returns or raises")
@@ -155,14 +162,23 @@ class Federation:
     def server_epsilon(self) -> float | None:
         """What the server, or anyone else who knows the rosters, may have learned about a client that was always asked.
 
-        A client that keeps to its limit of contributions is asked no more often than that in this run.
+        Every attempt that asked for vectors counts, but no more of this run than the client's limit of contributions.
         """
         privacy = self.scheme.privacy
         if privacy.event() is None:
             return None
         own = self.ledger.events_of(self.ledger.run)
-        others = [entry.event for entry in self.ledger.entries if entry.spent and entry.run != self.ledger.run]
-        return accounting.server_view([*others, *own[: privacy.max_contributions]], privacy.delta)
+        return accounting.server_view([*self._of_other_runs(), *own[: privacy.max_contributions]], privacy.delta)
+
+    def server_epsilon_limit(self) -> float | None:
+        """The same about a client that reaches its limit in this run, which is all that it enforces; None without."""
+        event, limit = self.scheme.privacy.event(), self.scheme.privacy.max_contributions
+        if event is None or limit is None:
+            return None
+        return accounting.server_view([*self._of_other_runs(), replace(event, count=limit)], self.scheme.privacy.delta)
+
+    def _of_other_runs(self) -> list[accounting.Event]:
+        return [entry.event for entry in self.ledger.entries if entry.run != self.ledger.run]
 
     def _next_round_passes(self) -> bool:
         privacy = self.scheme.privacy

@@ -10,15 +10,26 @@ from typing import TypeVar
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
+from lowkey.errors import LowkeyError
+from lowkey.flower.pulling import ReplyLimits, bounded_pulls
+from lowkey.flower.wire import MESSAGE_BYTES
+
 Key = TypeVar("Key", bound=Hashable)
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.25
 _GRACE_SECONDS = 5.0  # a message expires this long after nobody waits for its answer any more
+_OVERHEAD_BYTES = 2**16  # of a reply: names and headers of Flower
 
 
 def exchange(
-    grid: Grid, contents: Mapping[Key, tuple[int, RecordDict]], *, kind: str, group: str, seconds: float
+    grid: Grid,
+    contents: Mapping[Key, tuple[int, RecordDict]],
+    *,
+    kind: str,
+    group: str,
+    seconds: float,
+    vector_bytes: int = 0,
 ) -> Iterator[tuple[Key, RecordDict]]:
     """Send each content to its node and yield the answers as they arrive.
 
@@ -35,6 +46,14 @@ def exchange(
         Name of the group of messages in Flower's own logs.
     seconds : float
         How long to wait. A node that is later, absent or fails is left out.
+    vector_bytes : int
+        Bytes of the vector that an answer has; 0 if it has none.
+
+    Guarantees
+    ----------
+    An answer that is too large, incomplete or cannot be unpacked leaves its sender out, and nobody else: answers that
+    have arrived are fetched even if waiting for another one took all the time. What one answer may cost is said at
+    :func:`~lowkey.flower.pulling.bounded_pulls`, here with ``vector_bytes`` of arrays and ``MESSAGE_BYTES`` of others.
     """
     keys = list(contents)
     messages = [
@@ -42,16 +61,20 @@ def exchange(
     ]
     waiting = {sent: key for sent, key in zip(grid.push_messages(messages), keys, strict=True) if sent}
     deadline = time.monotonic() + seconds
+    limits = ReplyLimits(arrays=vector_bytes, rest=MESSAGE_BYTES + _OVERHEAD_BYTES)
     while waiting:
-        for reply in grid.pull_messages(list(waiting)):
+        last = time.monotonic() >= deadline
+        with bounded_pulls(limits, lambda: max(0.0, deadline - time.monotonic())):
+            replies = list(grid.pull_messages(list(waiting)))
+        for reply in replies:
             key = waiting.pop(reply.metadata.reply_to_message_id, None)
             if key is None:
                 continue
             if reply.has_error():
-                _log.warning("%s: %s failed: %s", kind, key, _printable(reply.error.reason or ""))
+                _log.warning("%s: %s failed: %s", kind, key, one_line(reply.error.reason or ""))
             else:
                 yield key, reply.content
-        if time.monotonic() >= deadline:
+        if last:
             break
         if waiting:
             time.sleep(_POLL_SECONDS)
@@ -59,6 +82,8 @@ def exchange(
         _log.warning("%s: %s did not answer within %.0f seconds", kind, key, seconds)
 
 
-def _printable(text: str) -> str:
-    """A node's text, cut to one line of a log."""
-    return "".join(c if c.isprintable() else " " for c in text)[:300]
+def one_line(reason: str | Exception) -> str:
+    """A reason for one line of the server's log: at most 300 characters, of other libraries' errors the kind alone."""
+    if isinstance(reason, Exception):
+        reason = str(reason) if isinstance(reason, LowkeyError) else type(reason).__name__
+    return "".join(c if c.isprintable() else " " for c in reason[:300])

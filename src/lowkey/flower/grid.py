@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping
 from flwr.app import RecordDict
 from flwr.serverapp import Grid
 
-from lowkey.errors import InvalidInput
 from lowkey.experiments import DeploymentSettings
 from lowkey.federation import Adverts, Confirmations, Invite, Reply, Request, Survivors
-from lowkey.flower.exchange import exchange
+from lowkey.flower.exchange import exchange, one_line
 from lowkey.flower.nodes import Nodes
 from lowkey.flower.traffic import Traffic
 from lowkey.flower.wire import read_reply, write_model, write_request
 from lowkey.privacy import WireFormat
+from lowkey.secagg import Delivery
 from lowkey.timing import StageClock
 from lowkey.types import ClientId
 
@@ -27,8 +27,9 @@ _STEPS: dict[type, str] = {Invite: "advertise", Adverts: "share", Survivors: "co
 class GridAsk:
     """Satisfies :class:`lowkey.protocols.Ask` with one message per client and request.
 
-    A client that is offline, late, fails, or sends anything but the answer to its request has dropped out. The clock
-    gets the seconds that the server waited in each step.
+    A client that is offline, late, fails, or sends anything but the answer to its request has dropped out, whatever
+    goes wrong when its answer is read; :mod:`lowkey.flower.wire` says what reading one may cost. The clock gets the
+    seconds that the server waited in each step.
 
     Parameters
     ----------
@@ -42,6 +43,8 @@ class GridAsk:
         How many clients must be online before a round starts.
     clock : StageClock
         Clock of the run.
+    num_coordinates : int
+        Size of the model.
     """
 
     def __init__(
@@ -53,10 +56,11 @@ class GridAsk:
         waiting: DeploymentSettings,
         least: int,
         clock: StageClock,
+        num_coordinates: int,
     ) -> None:
         self._grid, self._nodes, self._wire = grid, nodes, wire
         self._waiting, self._least, self._clock = waiting, least, clock
-        self._traffic = Traffic()
+        self._traffic = Traffic(model_bytes=4 * num_coordinates)
         self.take_figures = self._traffic.take
 
     def __call__(self, requests: Mapping[ClientId, Request]) -> Iterator[tuple[ClientId, Reply]]:
@@ -74,23 +78,23 @@ class GridAsk:
         contents = self._contents({client: r for client, r in requests.items() if client in there}, there)
         for client in requests.keys() - there.keys():
             _log.warning("%s: client %s is offline", step, client)
-        sent = time.perf_counter()
         answers = exchange(
             self._grid,
             contents,
             kind="train.contribute" if step == "contribute" else "query.agree",
             group=f"{first.round}.{first.attempt}",
             seconds=self._waiting.train_seconds if step == "contribute" else self._waiting.agree_seconds,
+            vector_bytes=self._wire.num_bytes if step == "contribute" else 0,
         )
         early: dict[ClientId, Reply] = {}
         order = [client for client in requests if client in contents]
         for client, content in answers:
-            self._traffic.received(content, time.perf_counter() - sent)
             try:
                 early[client] = read_reply(content, requests[client], self._wire)
-            except InvalidInput as error:
-                _log.warning("%s: the answer of client %s is not used: %s", step, client, error)
+            except Exception as error:  # whatever it is, it comes from what this node has sent
+                _log.warning("%s: the answer of client %s is not used: %s", step, client, one_line(error))
                 continue
+            self._traffic.received(content)
             # in the order of the requests, however quick the nodes are: sums of floats depend on it
             while order and order[0] in early:
                 self._clock.add({step: time.perf_counter() - began})
@@ -108,6 +112,7 @@ class GridAsk:
             if model is None and request.weights is not None:
                 model = write_model(request.weights)
             content = write_request(request, None if request.weights is None else model)
-            self._traffic.sent(content)
+            trains = request.message is None or isinstance(request.message, Delivery)
+            self._traffic.sent(content, trains=trains)
             contents[client] = (there[client], content)
         return contents

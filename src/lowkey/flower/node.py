@@ -6,9 +6,10 @@ node's context, in memory; what it must never forget, in its ledger on disk.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,13 +20,26 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import Mod
 
-from lowkey.deployment import LIST_FILE, OwnKeys, read_enrolment, read_identity, verify_keys_of, write_status
-from lowkey.errors import CannotContribute, ConfigError, InvalidInput, LowkeyError
+from lowkey.deployment import (
+    LEDGER_FILE,
+    LIST_FILE,
+    POLICY_FILE,
+    OwnKeys,
+    note_error,
+    note_training,
+    read_enrolment,
+    read_identity,
+    read_policy,
+    require_own,
+    verify_keys_of,
+)
+from lowkey.errors import CannotContribute, ConfigError, InvalidInput, PolicyRefused
 from lowkey.experiments import Config, parse, read
-from lowkey.federation import Attendance, Client, ClientState, Request, Scheme
-from lowkey.flower.nodes import Greeting, sign_introduction
+from lowkey.federation import Attendance, Client, ClientState, Request, Scheme, explain
+from lowkey.flower.nodes import Greeting, note_version, sign_introduction
+from lowkey.flower.sizes import model_size
 from lowkey.flower.wire import read_request, write_reply
-from lowkey.privacy import ClientLedger, Policy
+from lowkey.privacy import ClientLedger
 from lowkey.protocols import LocalUpdate, Trainer
 from lowkey.rng import OSSecrets, ReplaySecrets, Secrets
 from lowkey.secagg import MemberState, decode, encode
@@ -49,18 +63,17 @@ def client_app(config: Path, *, mods: Sequence[Mod] = ()) -> ClientApp:
     mods : sequence
         Flower's modifiers, called around every step.
     """
-    app = ClientApp(mods=[*mods])
+    app = ClientApp(mods=[keep_texts_here, *mods])
 
     @app.query("hello")
     def hello(message: Message, context: Context) -> Message:
-        with _own_errors():
-            node = Node(read_app_config(config), context)
-            return Message(node.greet(context).write(), reply_to=message)
+        note_version(message.content)
+        node = Node(read_app_config(config), context)
+        return Message(node.greet(context).write(), reply_to=message)
 
     def answer(message: Message, context: Context) -> Message:
-        with _own_errors():
-            node = Node(read_app_config(config), context)
-            return Message(node.answer(message), reply_to=message)
+        node = Node(read_app_config(config), context)
+        return Message(node.answer(message), reply_to=message)
 
     app.query("agree")(answer)
     app.train("contribute")(answer)
@@ -84,6 +97,24 @@ def secrets_from_environment() -> Secrets:
     return ReplaySecrets(int(seed))
 
 
+def keep_texts_here(message: Message, context: Context, step: Callable[[Message, Context], Message]) -> Message:
+    """Flower's outermost modifier: of an error only its kind leaves the node; its text may quote data.
+
+    The text goes to the node's own log and, where the node has a home, to its status.
+    """
+    try:
+        return step(message, context)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # also of a library that gives up in its own way
+        _log.exception("%s: a step failed", message.metadata.message_type)
+        kind = type(error).__name__
+        with contextlib.suppress(Exception):  # what cannot be noted is in the log
+            home = _home(cast(NodeSettings, context.node_config), context.run_config)
+            note_error(home, f"{message.metadata.message_type}: {kind}: {explain(error)}")
+    raise RuntimeError(f"a step failed with {kind}; the node's own log says why")  # outside, so that it has no cause
+
+
 class Node:
     """One client at its node, for the time of one message."""
 
@@ -94,20 +125,27 @@ class Node:
             raise ConfigError(f"client is {self.client}; it must be below federation.clients = {clients}")
         self._secrets = secrets_from_environment()
         self._memory = _Memory(context)
-        self._trainer = _LateTrainer(config, settings, self._memory)
-        self._scheme = config.scheme()
+        self._scheme, self._app = config.scheme(), config.name
         self._home = self._keys = self._policy = None
         if self._scheme.private:
             self._home = _home(settings, context.run_config)
-            policy = self._home / "policy.toml"
+            require_own(self._home)
             self._keys = OwnKeys(
                 read_identity(self._home, self.client), verify_keys_of(read_enrolment(self._home / LIST_FILE))
             )
-            self._policy = Policy.from_toml(policy) if policy.exists() else None
+            self._policy = read_policy(self._home)
+        else:
+            _require_no_policy(settings)
+        self._trainer = _LateTrainer(config, settings, self._memory, self._home)
 
     def greet(self, context: Context) -> Greeting:
-        """Greet the server: say which client this is, and what it has agreed to."""
+        """Greet the server: say which client this is, and what it has agreed to.
+
+        Terms that the client's policy forbids are refused here, before any round.
+        """
         identity = self._keys.identity(self.client) if self._keys else None
+        if self._policy is not None:
+            self._policy.check(self._scheme.terms(self._trainer.num_coordinates, 1))
         return Greeting(
             client=self.client,
             terms=settings_digest(self._scheme, self._trainer.num_coordinates),
@@ -127,6 +165,7 @@ class Node:
                 keys=self._keys,
                 policy=self._policy,
                 ledger=ledger,
+                app=self._app,
                 excused=Exception,
             )
             after, reply = client.handle(self._memory.recall(self.client), request)
@@ -139,10 +178,14 @@ class Node:
         tried, excuses = attendance.take()
         for excuse in excuses:
             _log.error("round %d: this client could not contribute and sent noise only: %s", request.round, excuse)
-        if tried and self._home is not None:
+        if attendance.limit is not None:
+            _log.warning(
+                "round %d: this client is at its limit and sent noise only: %s", request.round, attendance.limit
+            )
+        if (tried or attendance.limit) and self._home is not None:
             try:
-                write_status(self._home, request.round, excuses[-1] if excuses else None)
-            except OSError:  # without it the reply must leave all the same: a node that trained must not be missed
+                note_training(self._home, request.round, excuses[-1] if excuses else attendance.limit)
+            except Exception:  # without it the reply must leave all the same: a node that trained must not be missed
                 _log.exception("the status of this node cannot be written")
 
 
@@ -194,24 +237,29 @@ class _Memory:
 class _LateTrainer:
     """A trainer that is made when it trains; its model size is remembered, so that other steps need not make it."""
 
-    def __init__(self, config: Config, node: NodeSettings, memory: _Memory) -> None:
-        self._config, self._node, self._memory = config, node, memory
+    def __init__(self, config: Config, node: NodeSettings, memory: _Memory, home: Path | None) -> None:
+        self._config, self._node, self._memory, self._home = config, node, memory, home
         self.num_clients = config.federation.clients
 
     @property
     def num_coordinates(self) -> int:
         size = self._memory.model_size
         if size is None:
-            from lowkey.learning import layer_sizes
-
-            model = self._config.find_task().model(self._config.study)
-            size = self._memory.model_size = sum(layer_sizes(model))
+            size = self._memory.model_size = model_size(self._config, self._home)
         return size
 
     def limit_threads(self, threads: int) -> None:
         del threads
 
     def train(self, weights: FloatArray, client: ClientId, rng: np.random.Generator) -> LocalUpdate:
+        try:
+            return self._train(weights, client, rng)
+        except (Exception, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # of a library that gives up in its own way, or of a loader that ends Python
+            raise CannotContribute(f"{type(error).__name__}: {explain(error)}") from error
+
+    def _train(self, weights: FloatArray, client: ClientId, rng: np.random.Generator) -> LocalUpdate:
         from lowkey.experiments import trainer_of
 
         task, study = self._config.find_task(), self._config.study
@@ -251,25 +299,20 @@ def _home(settings: NodeSettings, run: Mapping[str, Any]) -> Path:
     return Path(home)
 
 
+def _require_no_policy(settings: NodeSettings) -> None:
+    """Refuse to run a scheme without privacy at a node that has a policy."""
+    home = settings.get("home")
+    if home is not None and (Path(str(home)) / POLICY_FILE).exists():
+        raise PolicyRefused(
+            "this node has a policy, which a scheme without privacy cannot keep; take the app out of approved.txt, or "
+            f"run it at a node whose home has no {POLICY_FILE}"
+        )
+
+
 @contextmanager
 def _ledger(home: Path | None) -> Iterator[ClientLedger | None]:
     if home is None:
         yield None
         return
-    with ClientLedger(home / "ledger.jsonl") as ledger:
+    with ClientLedger(home / LEDGER_FILE) as ledger:
         yield ledger
-
-
-@contextmanager
-def _own_errors() -> Iterator[None]:
-    """Keep errors of other libraries, which may quote data, in the node's own log; tell the server only their type."""
-    try:
-        yield
-    except CannotContribute:
-        _log.exception("this client could not contribute")
-        raise RuntimeError("this client could not contribute; its own log says why") from None
-    except LowkeyError:
-        raise
-    except Exception as error:
-        _log.exception("a step failed")
-        raise RuntimeError(f"a step failed with {type(error).__name__}; the node's own log says why") from None

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Collection
 from dataclasses import dataclass
-from pathlib import Path
 
 from flwr.app import ConfigRecord, RecordDict
 from flwr.serverapp import Grid
 
-from lowkey.durable import replace_file
 from lowkey.errors import InvalidInput, RoundFailed
-from lowkey.flower.exchange import exchange
-from lowkey.flower.wire import VERSION, Fields
+from lowkey.flower.exchange import exchange, one_line
+from lowkey.flower.wire import VERSION, Fields, require_version
 from lowkey.secagg import Identity, VerifyKeys, is_signed_by
 from lowkey.types import ClientId
 
@@ -50,13 +47,32 @@ class Greeting:
 
     @classmethod
     def read(cls, content: RecordDict) -> Greeting:
-        fields = Fields(content, "greeting")
+        fields = Fields(content, "greeting", {"version", "client", "terms", "replays", "signature"}, sender="node")
+        if len(content) != 1:
+            raise InvalidInput("it has records that are unknown")
         return cls(
             client=fields.get("client", int),
             terms=fields.get("terms", bytes),
             replays=bool(fields.get("replays", bool)),
             signature=fields.get("signature", bytes),
         )
+
+
+def write_hello() -> RecordDict:
+    """The message that asks a node for its greeting."""
+    return RecordDict({"hello": ConfigRecord({"version": VERSION})})
+
+
+def note_version(hello: RecordDict) -> None:
+    """Say in the node's own log if the server is of another version, and which side to upgrade.
+
+    The node greets it all the same, so that the server, too, learns both versions and says so.
+    """
+    record = hello.get("hello")
+    try:
+        require_version(record.get("version") if isinstance(record, ConfigRecord) else None, sender="server")
+    except InvalidInput as error:
+        _log.warning("this server is not for this node: %s", error)
 
 
 def introduction(run: int, node: int, client: ClientId) -> bytes:
@@ -70,7 +86,7 @@ def sign_introduction(identity: Identity | None, run: int, node: int, client: Cl
 
 
 class Nodes:
-    """Nodes by client. A node is greeted once, when it is first seen; after that it is known without more messages.
+    """Nodes by client. A node is greeted once in a run, when it is first seen, and then known without more messages.
 
     Parameters
     ----------
@@ -88,8 +104,6 @@ class Nodes:
         Whether this server replays its secrets; either all nodes and the server do, or none.
     seconds : float
         How long to wait for greetings.
-    path : Path
-        File in which the nodes are remembered, for a run that is resumed.
     """
 
     def __init__(
@@ -102,15 +116,12 @@ class Nodes:
         terms: bytes,
         replays: bool,
         seconds: float,
-        path: Path,
     ) -> None:
         self._grid, self._run, self._population, self._verify_keys = grid, run, population, verify_keys
-        self._terms, self._replays, self._seconds, self._path = terms, replays, seconds, path
+        self._terms, self._replays, self._seconds = terms, replays, seconds
         self._nodes: dict[ClientId, int] = {}
         self._refused: dict[int, float] = {}  # node, and when to greet it again
         self._gathered = False
-        if path.exists():
-            self._nodes = {int(client): int(node) for client, node in json.loads(path.read_text()).items()}
 
     def online(self) -> dict[ClientId, int]:
         """Clients whose nodes are connected now."""
@@ -127,7 +138,7 @@ class Nodes:
         At the start of a run, when nodes are just coming up, it waits for all of them while the time lasts.
         """
         deadline, told = time.monotonic() + seconds, -1
-        hoped, self._gathered = least if self._gathered else len(clients), True
+        hoped, self._gathered = least if self._gathered else sum(map(self._takes_part, clients)), True
         while True:
             there, now = self.online(), time.monotonic()
             present = [client for client in clients if client in there]
@@ -143,18 +154,19 @@ class Nodes:
                 _log.info("waiting for clients: %d of %d are online, %d are needed", told, len(clients), least)
             time.sleep(min(_POLL_SECONDS, deadline - now))
 
+    def _takes_part(self, client: ClientId) -> bool:
+        """Whether a client is enrolled and not revoked."""
+        return self._verify_keys is None or client in self._verify_keys
+
     def _greet(self, nodes: list[int]) -> None:
-        hello = RecordDict({"hello": ConfigRecord({"version": VERSION})})
-        asked = {node: (node, hello) for node in nodes}
+        asked = {node: (node, write_hello()) for node in nodes}
         answered = exchange(self._grid, asked, kind="query.hello", group="hello", seconds=self._seconds)
         self._refused |= {node: time.monotonic() + _GREET_AGAIN_SECONDS for node in nodes}
         for node, content in answered:
             try:
                 self._admit(node, Greeting.read(content))
-            except InvalidInput as error:
-                _log.warning("node %s is not admitted: %s", node, error)
-        known = {str(client): str(node) for client, node in sorted(self._nodes.items())}
-        replace_file(self._path, json.dumps(known).encode())
+            except Exception as error:  # whatever it is, it comes from what this node has sent
+                _log.warning("node %s is not admitted: %s", node, one_line(error))
 
     def _admit(self, node: int, greeting: Greeting) -> None:
         client = greeting.client

@@ -16,6 +16,7 @@ from flwr.serverapp import Grid, ServerApp
 from lowkey.deployment import read_enrolment, verify_keys_of
 from lowkey.errors import ConfigError, LowkeyError
 from lowkey.experiments import FAILURE_FILE, Config, Connection, RunDirectory, run_in_directory
+from lowkey.federation import RunState
 from lowkey.figures import human_epsilon
 from lowkey.flower.grid import GridAsk
 from lowkey.flower.node import read_app_config, secrets_from_environment, settings_digest
@@ -59,20 +60,32 @@ def server_app(config: Path) -> ServerApp:
 
 def serve(grid: Grid, context: Context, config: Config, out: Path) -> None:
     """Run all rounds, or continue a run."""
-    from lowkey.experiments import server_parts
+    from lowkey.experiments import prospects, server_parts
 
     secrets, parts, clients = secrets_from_environment(), server_parts(config), config.federation.clients
     scheme, size = parts.scheme, parts.initial_weights.size
     verify_keys = None
     if scheme.private:
-        verify_keys = verify_keys_of(read_enrolment(Path(str(context.run_config.get("enrolled", "")))))
-        if len(verify_keys) != clients:
+        enrolled = read_enrolment(Path(str(context.run_config.get("enrolled", ""))))
+        if len(enrolled) != clients:
             raise ConfigError(
-                f"{len(verify_keys)} clients are enrolled, but federation.clients is {clients}; they must be equal"
+                f"{len(enrolled)} clients are enrolled, but federation.clients is {clients}; they must be equal"
+            )
+        verify_keys = verify_keys_of(enrolled)
+        if len(verify_keys) < scheme.privacy.min_survivors:
+            raise ConfigError(
+                f"{clients - len(verify_keys)} of {clients} clients are revoked, and a round needs "
+                f"{scheme.privacy.min_survivors}: agree on a new app for those that are left, or on more "
+                "privacy.dropouts"
             )
 
     @contextmanager
     def over_the_grid(run: RunDirectory, clock: StageClock) -> Iterator[Connection]:
+        if scheme.private and (app := run.ledger().run.rpartition("/")[0]) != config.name:
+            raise ConfigError(
+                f"{run.path} was started by the app '{app}', and this one is called '{config.name}'; clients take part "
+                "in runs of the app that they approved: give it its old name, or start a new run"
+            )
         nodes = Nodes(
             grid,
             run=context.run_id,
@@ -81,7 +94,6 @@ def serve(grid: Grid, context: Context, config: Config, out: Path) -> None:
             terms=settings_digest(scheme, size),
             replays=not secrets.claims_privacy,
             seconds=config.deployment.agree_seconds,
-            path=run.path / "nodes.json",
         )
         ask = GridAsk(
             grid,
@@ -90,11 +102,18 @@ def serve(grid: Grid, context: Context, config: Config, out: Path) -> None:
             waiting=config.deployment,
             least=scheme.privacy.min_survivors,
             clock=clock,
+            num_coordinates=size,
         )
         yield Connection(ask=ask, verify_keys=verify_keys or {}, take_figures=ask.take_figures)
 
+    def announce(state: RunState) -> None:
+        for line in (prospects(config, state.weights.size) or "").splitlines():
+            _log.info("%s", line)
+
     resume, log = (out / "config.toml").is_file(), partial(log_round, scores=config.find_task().scores)
-    run_in_directory(config, out, parts, over_the_grid, resume=resume, observers=[log], secrets=secrets)
+    run_in_directory(
+        config, out, parts, over_the_grid, resume=resume, observers=[log], started=announce, secrets=secrets
+    )
 
 
 def log_round(metrics: Metrics, scores: Sequence[Score]) -> None:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 from flwr.app import RecordDict
 
 _CHUNK = 5 * 2**20  # Flower cuts arrays into pieces of this size
 _REQUEST_UP, _REQUEST_DOWN = 1080, 170  # bytes of one HTTP request of a node and of its answer, with TLS, measured
 _FIXED_REQUESTS = 3  # a message is found, its receipt confirmed, its answer announced; then one request for each object
-_POLL_SECONDS = 3.0  # how often an idle node asks whether there is a message
-_HEARTBEAT_SECONDS = 30.0
 
 
 def content_bytes(content: RecordDict) -> tuple[int, int]:
@@ -28,46 +24,59 @@ class Traffic:
     """Counts what the members of a round send and receive, on average.
 
     ``protocol`` bytes are keys, shares, signatures and fields of messages, counted. ``transport`` bytes are Flower's
-    own requests, estimated from their number: one per object of a message, and one each few seconds of an idle node.
-    The benchmark of the Flower runtime compares the sum of all with what a relay counts.
+    own requests for these messages, estimated from their number: one per object of a message. An idle node asks every
+    three seconds whether there is a message; that comes on top, and is not counted.
+
+    Parameters
+    ----------
+    model_bytes : int
+        Size of the model.
+
+    Guarantees
+    ----------
+    The figures are the same however many members contribute: each counts as if it had been sent the model, and nothing
+    here looks at a clock, since members that train answer later. They do depend on who drops out.
     """
 
-    def __init__(self) -> None:
-        self._began, self._members = time.monotonic(), 1
-        self._up, self._down, self._requests, self._busy = 0, 0, 0.0, 0.0
+    def __init__(self, *, model_bytes: int) -> None:
+        self._model_objects = 1 + _array_objects(model_bytes)
+        self._members, self._up, self._down, self._requests = 1, 0, 0, 0
 
     def opened(self, members: int) -> None:
         """Count the start of a round with this many members."""
         self._members = max(1, members)
 
-    def sent(self, content: RecordDict) -> None:
-        """Count a message to a node."""
+    def sent(self, content: RecordDict, *, trains: bool) -> None:
+        """Count a message to a node; ``trains`` in the step in which members contribute, or add noise only."""
         self._down += content_bytes(content)[1]
-        self._requests += _FIXED_REQUESTS + _objects(content)
+        self._requests += _FIXED_REQUESTS + _objects(content, arrays=False) + trains * self._model_objects
 
-    def received(self, content: RecordDict, seconds: float) -> None:
-        """Count an answer, with the seconds since its message was sent; a node that works does not poll."""
+    def received(self, content: RecordDict) -> None:
+        """Count an answer."""
         self._up += content_bytes(content)[1]
         self._requests += _objects(content)
-        self._busy += max(0.0, seconds - _POLL_SECONDS / 2)
 
     def take(self) -> dict[str, int]:
         """Figures since the last call, per member."""
-        now = time.monotonic()
-        seconds = now - self._began
-        idle = max(0.0, seconds - self._busy / self._members)
-        requests = self._requests / self._members + idle / _POLL_SECONDS + seconds / _HEARTBEAT_SECONDS
+        requests = self._requests / self._members
         taken = {
             "protocol_bytes_up_per_client": round(self._up / self._members),
             "protocol_bytes_down_per_client": round(self._down / self._members),
             "transport_bytes_up_per_client": round(requests * _REQUEST_UP),
             "transport_bytes_down_per_client": round(requests * _REQUEST_DOWN),
         }
-        self._began, self._up, self._down, self._requests, self._busy = now, 0, 0, 0.0, 0.0
+        self._up, self._down, self._requests = 0, 0, 0
         return taken
 
 
-def _objects(content: RecordDict) -> int:
+def _objects(content: RecordDict, *, arrays: bool = True) -> int:
     """How many objects Flower makes of a message: itself, its content, each record, each array and its pieces."""
-    arrays = [array for record in content.array_records.values() for array in record.values()]
-    return 2 + len(content) + sum(1 + -(-len(array.data) // _CHUNK) for array in arrays)
+    count = 2 + len(content.config_records)
+    if arrays:
+        records = content.array_records.values()
+        count += sum(1 + sum(_array_objects(len(array.data)) for array in record.values()) for record in records)
+    return count
+
+
+def _array_objects(size: int) -> int:
+    return 1 + -(-size // _CHUNK)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from lowkey.lazy import lazy_names
 from lowkey.privacy.adaptive import AdaptiveClip
 from lowkey.privacy.client_ledger import ClientLedger, Participation
-from lowkey.privacy.encoding import Encoding
-from lowkey.privacy.events import Event, require_small_delta
+from lowkey.privacy.contract import Mean, NoPrivacy, Privacy, Promise
+from lowkey.privacy.encoding import Encoding, noisy_square
+from lowkey.privacy.events import Event, require_delta, require_small_delta
 from lowkey.privacy.ledger import Entry, Ledger
-from lowkey.privacy.mechanism import ClientMechanism, Mean, NoPrivacy, Privacy, Promise
+from lowkey.privacy.mechanism import ClientMechanism, most_contributors
 from lowkey.privacy.policy import Policy, Terms
 from lowkey.privacy.records import Bounded, Measurement, Noised, Open, WireFormat
 from lowkey.privacy.sampling import (
@@ -25,7 +26,7 @@ from lowkey.privacy.sampling import (
     flip_coin,
     make_sampling,
 )
-from lowkey.privacy.settings import ClientPrivacy
+from lowkey.privacy.settings import ClientPrivacy, rounds_within, spare_attempts
 from lowkey.privacy.shares import NoiseShares, noise_shares
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from lowkey.privacy.auditing import OneRunBound, TwoWorldBound, one_run_bound, two_world_bound
     from lowkey.privacy.calibration import affordable_rounds, calibrate_noise
     from lowkey.privacy.planning import Plan, feasibility, paper_megabits, plan, signal_to_noise
+    from lowkey.privacy.proofs import NormBound
     from lowkey.privacy.statement import guarantee_lines
     from lowkey.privacy.views import group_epsilon, likely_participations, search_epsilon, server_epsilon, server_view
 
@@ -41,6 +43,7 @@ _HOMES = {
     "accounting": ("Epsilon", "claimed_epsilon", "released_epsilon"),
     "calibration": ("affordable_rounds", "calibrate_noise"),
     "planning": ("Plan", "feasibility", "paper_megabits", "plan", "signal_to_noise"),
+    "proofs": ("NormBound",),
     "statement": ("guarantee_lines",),
     "views": ("group_epsilon", "likely_participations", "search_epsilon", "server_epsilon", "server_view"),
 }
@@ -65,6 +68,7 @@ __all__ = [
     "NoPrivacy",
     "NoiseShares",
     "Noised",
+    "NormBound",
     "OneRunBound",
     "Open",
     "Participation",
@@ -86,15 +90,20 @@ __all__ = [
     "guarantee_lines",
     "likely_participations",
     "make_sampling",
+    "most_contributors",
     "noise_shares",
+    "noisy_square",
     "one_run_bound",
     "paper_megabits",
     "plan",
     "released_epsilon",
+    "require_delta",
     "require_small_delta",
+    "rounds_within",
     "search_epsilon",
     "server_epsilon",
     "server_view",
     "signal_to_noise",
+    "spare_attempts",
     "two_world_bound",
 ]

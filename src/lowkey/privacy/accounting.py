@@ -28,7 +28,6 @@ from dp_accounting.rdp import RdpAccountant, compute_epsilon
 from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
 from numpy.typing import NDArray
 
-from lowkey import checks
 from lowkey.errors import InvalidInput
 from lowkey.figures import round_up
 from lowkey.privacy.distributions import (
@@ -38,7 +37,7 @@ from lowkey.privacy.distributions import (
     round_losses,
     round_pld,
 )
-from lowkey.privacy.events import Event
+from lowkey.privacy.events import SMALLEST_DELTA, Event, require_delta
 
 _INTEGER_ORDERS = tuple(float(order) for order in range(2, 65))
 _FINE_ORDERS = tuple(float(order) for order in DEFAULT_RDP_ORDERS)
@@ -69,7 +68,7 @@ def released_epsilon(events: Iterable[Event], delta: float) -> Epsilon:
     events : iterable of Event
         In any order; an empty list has spent nothing.
     delta : float
-        In (0, 1).
+        In [1e-12, 1).
     """
     counted = _count(events, delta)
     if not counted:
@@ -96,7 +95,7 @@ def claimed_epsilon(events: Iterable[Event], delta: float) -> float:
 
 def _count(events: Iterable[Event], delta: float) -> Counted:
     """Distinct events with their number, in a fixed order."""
-    checks.fraction("delta", delta, include_one=False)
+    require_delta(delta)
     merged: dict[Event, int] = {}
     for event in events:
         key = replace(event, count=1)
@@ -162,7 +161,7 @@ def _pld(counted: Counted, delta: float) -> float:
     if not sampled:
         return gaussian_epsilon(mu, delta)
     remaining = delta - sum(count * cut_probability(event) for event, count in sampled if event.coin < 1.0)
-    if remaining <= 0.0:
+    if remaining < SMALLEST_DELTA:
         return math.inf
     gaussian = [gaussian_losses(mu)] if mu > 0.0 else []
     interval = max(losses.interval for losses in (*gaussian, *(round_losses(event) for event, _ in sampled)))

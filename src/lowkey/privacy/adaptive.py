@@ -28,7 +28,7 @@ class AdaptiveClip:
     count_std : float
         σ_b > 0, the least noise in the sum of votes; a twentieth of the expected contributors is usual.
     rate : float
-        η > 0, how fast the norm moves: by a factor of at most e^η per round, apart from noise.
+        η > 0, how fast the norm moves: by a factor of at most e^η per round, whatever members send.
     quantile : float
         γ in (0, 1), the fraction of contributors whose norm should be inside.
     """
@@ -81,9 +81,9 @@ class AdaptiveClip:
 
         References
         ----------
-        Andrew et al. (2021), Algorithm 1: C·exp(−η(b − γ)).
+        Andrew et al. (2021), Algorithm 1: C·exp(−η(b − γ)), with b kept within 0 … 1.
         """
         checks.positive("privacy.clip_norm", clip_norm)
         checks.positive("contributors", contributors)
-        inside = count / contributors + 0.5
+        inside = min(max(count / contributors + 0.5, 0.0), 1.0)  # beyond are only noise and lies
         return clip_norm * math.exp(-self.rate * (inside - self.quantile))

@@ -17,7 +17,10 @@ from lowkey.privacy.sampling import Sampling
 
 
 def calibrate_noise(sampling: Sampling, *, epsilon: float, delta: float, rounds: int) -> float:
-    """Smallest noise multiplier, up to 4 decimals, whose PLD ε over all rounds is at most the target."""
+    """Smallest noise multiplier, up to 4 decimals, whose PLD ε over all rounds is at most the target.
+
+    Attempts that gave no sum cost as much as rounds: count those that are to be reserved among ``rounds``.
+    """
     checks.positive("epsilon", epsilon)
 
     def spent(z: float) -> float:

@@ -36,6 +36,7 @@ _SPIKE = 20  # times the root mean square: the largest coefficient of one spike 
 _LEAST_STD = 8.0  # of a share: the sum of discrete Gaussians then is one, to 10⁻²⁶⁰ over any run
 _SMOOTHING = 3.0  # a discrete Gaussian of variance s² is, to 10⁻⁶⁰, a continuous one of s² − 9 that is then rounded
 _MARGIN = 1.0 - 2.0**-40  # rounding errors of the norm stay below
+_SUMMABLE = 2**16  # squares of 24-bit integers whose sum has room in 64 bits
 
 
 def rounded_norm(norm: float, length: int, rejection: float = 2.0**-40) -> float:
@@ -47,6 +48,47 @@ def rounded_norm(norm: float, length: int, rejection: float = 2.0**-40) -> float
     """
     spread = math.sqrt(2 * math.log(1 / rejection))
     return math.sqrt(norm**2 + length / 4 + spread * (norm + math.sqrt(length) / 2))
+
+
+def centred(words: NDArray[np.uint32], bits: int) -> NDArray[np.int32]:
+    """Integers modulo 2^bits as those nearest to 0: the upper half of them are negative."""
+    unused = 32 - bits
+    return (words << np.uint32(unused)).view(np.int32) >> unused  # the shift back extends the sign
+
+
+def exact_square(values: NDArray[np.int64]) -> int:
+    """Squared norm of integers of up to 24 bits, however many."""
+    return sum(int(part @ part) for part in np.array_split(values, 1 + values.size // _SUMMABLE))
+
+
+def noisy_square(norm: float, std: float, length: int, alarm: float) -> float:
+    """Squared norm that a vector of at most this norm exceeds, with noise added, with probability at most ``alarm``.
+
+    Parameters
+    ----------
+    norm : float
+        Largest norm a of the vector u before the noise.
+    std : float
+        σ: the coordinates of the noise Z are independent, with E exp(sZ_i) ≤ exp(s²σ²/2) for every s. Gaussians have
+        this property, and so have sums of discrete Gaussians whose parameters add up to σ².
+    length : int
+        d ≥ 1, the number of coordinates.
+    alarm : float
+        e^−x in (0, 1).
+
+    Guarantees
+    ----------
+    P(‖u + Z‖² > a² + σ²d + 2σ√((σ²d + 2a²)x) + 2σ²x) ≤ e^−x for every u with ‖u‖ ≤ a and every d. For Gaussian Z this
+    is Birgé's bound, which follows from E exp(λ‖u + Z‖²) alone, and no sub-Gaussian Z has a larger one; the proof is in
+    docs/adr/0017. Rounding errors are on the side of no alarm.
+
+    References
+    ----------
+    Birgé (2001), *An alternative point of view on Lepski's method*, Lemma 8.1; Hsu, Kakade and Zhang (2012), *A tail
+    inequality for quadratic forms of subgaussian random vectors*.
+    """
+    x, noise = math.log(1 / alarm), std**2 * length
+    return (norm**2 + noise + 2 * std * math.sqrt((noise + 2 * norm**2) * x) + 2 * std**2 * x) / _MARGIN
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,9 +247,11 @@ class Encoding:
             raise InvalidInput("there are no votes to count; give the encoding an AdaptiveClip")
         return float(self._centred(total)[self.length]) / (2 * self.vote)
 
+    def square(self, total: NDArray[np.uint32]) -> int:
+        """Exact squared norm, in grid steps, of all integers of a sum, votes included."""
+        return exact_square(self._centred(total).astype(np.int64))
+
     def _centred(self, total: NDArray[np.uint32]) -> NDArray[np.int32]:
-        """Integers modulo 2^bits as those nearest to 0: the upper half of them are negative."""
         if total.shape != (self.wire_length,):
             raise InvalidInput(f"a sum has shape {total.shape}; it must hold {self.wire_length} integers")
-        unused = 32 - self.bits
-        return (total << np.uint32(unused)).view(np.int32) >> unused  # the shift back extends the sign
+        return centred(total, self.bits)

@@ -13,6 +13,7 @@ from lowkey.errors import InvalidInput
 EventKind: TypeAlias = Literal["poisson", "fixed"]
 Adjacency: TypeAlias = Literal["zero-out", "replace-one"]
 Unit: TypeAlias = Literal["client"]
+SMALLEST_DELTA = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,9 +130,18 @@ def _number(name: str, value: object, kind: Any) -> None:
         raise InvalidInput(f"event {name} is {value!r}; it must be {what}")
 
 
+def require_delta(delta: float, name: str = "delta") -> None:
+    """Refuse a δ that is no chance, or so small that rounding errors of the accountant would make ε too small."""
+    checks.fraction(name, delta, include_one=False)
+    if delta < SMALLEST_DELTA:
+        raise InvalidInput(
+            f"{name} is {delta:g}; it must be at least {SMALLEST_DELTA:g}: below, ε would come out too small"
+        )
+
+
 def require_small_delta(delta: float, population: int, *, allow_large: bool = False) -> None:
     """Refuse a δ that would call it private to publish one of ``population`` clients at random."""
-    checks.fraction("privacy.delta", delta, include_one=False)
+    require_delta(delta, "privacy.delta")
     if delta >= 1 / population and not allow_large:
         raise InvalidInput(
             f"privacy.delta is {delta:g}; with {population} clients it must be below {1 / population:g}, or publishing "

@@ -1,7 +1,8 @@
-"""The record of the privacy that a population of clients has spent; on disk before any sum can become known."""
+"""The record of the privacy that a population of clients has spent; on disk before any vector is asked for."""
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +18,7 @@ State: TypeAlias = Literal["INTENT", "RELEASED", "ABORTED"]
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One attempt at a round, its cost, and how it ended; an attempt that is still an intent counts as released."""
+    """One attempt at a round, its cost, and how it ended; it counts however it ended, and also while it has no end."""
 
     run: str
     round: int
@@ -25,23 +26,25 @@ class Entry:
     event: Event
     state: State = "INTENT"
 
-    @property
-    def spent(self) -> bool:
-        return self.state != "ABORTED"
-
 
 class Ledger(Chain[Entry]):
     """Every attempt at a private round over one population of clients, by any number of runs, whose costs add up.
 
-    An attempt is intended before its sum can become known, then either released, or aborted when the sum has not become
-    known and no longer can. No clients, cohorts, roles or times are recorded.
+    An attempt is intended before its vectors are asked for, then either released, or aborted when it gave no sum. It
+    costs the same in either case: its vectors have left the clients. No clients, cohorts, roles or times are recorded.
 
     Parameters
     ----------
     path : Path or None
-        JSON lines file, made with the first attempt; None keeps the record in memory (library use, tests).
+        JSON lines file, made if missing; None keeps the record in memory (library use, tests).
     run : str
         Name of the run that writes; it stays the same when the run is resumed. No other process can write meanwhile.
+
+    Attributes
+    ----------
+    identity : str or None
+        Tells this ledger from every other; drawn at random for its first line. In files of the format before, which
+        have none, it is the hash of the first line. None in memory, and for an empty file that is only read.
 
     Guarantees
     ----------
@@ -50,11 +53,17 @@ class Ledger(Chain[Entry]):
     :class:`~lowkey.privacy.chain.Chain`.
     """
 
-    FORMAT: ClassVar[str] = "lowkey ledger 2"
+    FORMAT: ClassVar[str] = "lowkey ledger 3"
+    OLDER: ClassVar[tuple[str, ...]] = ("lowkey ledger 2",)
 
     def __init__(self, path: Path | None, *, run: str, read_only: bool = False) -> None:
         self.run = run
+        self.identity: str | None = None
         super().__init__(path, read_only=read_only)
+        if path is not None and not read_only and self.head == self.FORMAT:
+            self._append({"identity": secrets.token_hex(16)})
+        if path is not None and self.identity is None:
+            self.identity = next(iter(self._heads[1:]), None)
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -64,11 +73,11 @@ class Ledger(Chain[Entry]):
     @property
     def events(self) -> tuple[Event, ...]:
         """What the population has spent, in all runs."""
-        return tuple(entry.event for entry in self.entries if entry.spent)
+        return tuple(entry.event for entry in self.entries)
 
     def events_of(self, run: str) -> tuple[Event, ...]:
         """What one run has spent."""
-        return tuple(entry.event for entry in self.entries if entry.spent and entry.run == run)
+        return tuple(entry.event for entry in self.entries if entry.run == run)
 
     def next_attempt(self, round_number: int) -> int:
         """The first free number for another attempt at a round of this run, from 0."""
@@ -85,14 +94,17 @@ class Ledger(Chain[Entry]):
         self._write("RELEASED", round_number, attempt)
 
     def abort(self, round_number: int, attempt: int) -> None:
-        """Take an attempt back, because its sum has not become known to anybody and no longer can."""
+        """Note that an attempt failed and gave no sum that can be used; it stays paid."""
         self._write("ABORTED", round_number, attempt)
 
     def _write(self, state: State, round_number: int, attempt: int, **more: Any) -> None:
         self._append({"state": state, "run": self.run, "round": round_number, "attempt": attempt, **more})
 
-    def _entry(self, record: Mapping[str, Any]) -> tuple[Key, Entry]:
+    def _entry(self, record: Mapping[str, Any]) -> tuple[Key, Entry] | None:
         match record:
+            case {"identity": str(identity)} if len(record) == 1 and self.head == self.FORMAT:
+                self.identity = identity
+                return None
             case {"state": str(state), "run": str(run), "round": int(number), "attempt": int(attempt), **more}:
                 key = (run, number, attempt)
                 name = f"round {number}, attempt {attempt} of run '{run}'"

@@ -1,180 +1,33 @@
-"""The privacy of a scheme in one place, so that sampler, clip, noise and accounting event cannot disagree.
-
-:class:`Privacy` is the protocol that client and server use, whether or not anything is protected.
-"""
+"""The privacy of a scheme in one place, so that sampler, clip, noise and accounting event cannot disagree."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from lowkey import checks
-from lowkey.errors import CannotContribute, InvalidInput, RoundFailed
+from lowkey.errors import InvalidInput, RoundFailed
 from lowkey.privacy.adaptive import AdaptiveClip
-from lowkey.privacy.encoding import Encoding
+from lowkey.privacy.contract import Mean, Promise
+from lowkey.privacy.encoding import Encoding, noisy_square
 from lowkey.privacy.events import Event, require_small_delta
-from lowkey.privacy.records import Measurement, Noised, Open, WireFormat
+from lowkey.privacy.records import Measurement, Noised, WireFormat
 from lowkey.privacy.sampling import Sampling
 from lowkey.privacy.settings import LARGEST_CLIP, ClientPrivacy
 from lowkey.privacy.shares import NoiseShares, noise_shares
 from lowkey.rng import BitSource
 from lowkey.types import FloatArray, Words
 
-_IMPLAUSIBLE = 6.0  # standard deviations of the noise: beyond what honest members add up to
+if TYPE_CHECKING:
+    from lowkey.privacy.proofs import NormBound
+
+_FALSE_ALARM = 2.0**-40  # chance that the sum of honest members is refused: below 10⁻⁸ in 10,000 rounds
+_TOO_LONG = 2.0**-64  # chance that honest noise cannot be proven: that member drops out, which may depend on its data
 _VOTES = 20  # expected contributors over the noise of their votes, where the clip norm is adaptive
-
-
-class Mean(NamedTuple):
-    """What the server reads from a sum: the mean, the noise in each of its numbers, and S of the next round."""
-
-    value: FloatArray
-    noise: float
-    clip_norm: float | None
-
-
-class Promise(NamedTuple):
-    """What a client that takes part can hold the server to; see :class:`lowkey.privacy.Terms`."""
-
-    noise_multiplier: float
-    clip_rule: str
-    delta: float
-    shares: NoiseShares
-
-
-class Privacy(Protocol):
-    """What happens to a client's vector, who takes part, and what a round costs."""
-
-    @property
-    def sampling(self) -> Sampling: ...
-
-    @property
-    def private(self) -> bool:
-        """Whether anything is promised."""
-        ...
-
-    @property
-    def aggregation(self) -> str:
-        """How vectors are added up, by its name in the registry of aggregators."""
-        ...
-
-    @property
-    def clip_norm(self) -> float | None:
-        """S of the first round; None where nothing is clipped."""
-        ...
-
-    @property
-    def epsilon(self) -> float | None:
-        """Target ε of a run, for people who see the released models; None for no target."""
-        ...
-
-    @property
-    def delta(self) -> float: ...
-
-    @property
-    def max_contributions(self) -> int | None:
-        """In how many rounds one client's data may be used; None for no limit."""
-        ...
-
-    @property
-    def min_survivors(self) -> int:
-        """How many survivors a round needs; with fewer it fails."""
-        ...
-
-    @property
-    def bits(self) -> int | None:
-        """Bits of a number on the wire; None for float32."""
-        ...
-
-    def require_clip(self, clip_norm: float | None) -> None:
-        """Refuse a clip norm that is not the agreed one; called for every member, whether it contributes or not."""
-        ...
-
-    def wire(self, num_measurements: int) -> WireFormat:
-        """What a vector looks like on the wire."""
-        ...
-
-    def protect(
-        self, measurement: Measurement | None, *, length: int, clip_norm: float | None, source: BitSource
-    ) -> Open | Noised:
-        """What a client sends for its measurement, or for no measurement."""
-        ...
-
-    def read_sum(
-        self, total: FloatArray | Words, *, length: int, clip_norm: float | None, survivors: int, weight: float
-    ) -> Mean:
-        """The mean that a sum of ``survivors`` vectors stands for; it is divided here, once, by a public number."""
-        ...
-
-    def event(self) -> Event | None:
-        """What one round costs; None where no finite ε is true."""
-        ...
-
-    def promise(self) -> Promise | None:
-        """What members of a round agree on; None where nothing is promised."""
-        ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoPrivacy:
-    """The identity twin: vectors pass as they are, nothing is promised and nothing is spent.
-
-    Parameters
-    ----------
-    sampling : Sampling
-        Draws the cohorts.
-    min_survivors : int
-        How many answers a round needs; with fewer it fails.
-    """
-
-    sampling: Sampling
-    min_survivors: int = 1
-    private: bool = field(default=False, init=False)
-    aggregation: str = field(default="open", init=False)
-    clip_norm: None = field(default=None, init=False)
-    epsilon: None = field(default=None, init=False)
-    delta: float = field(default=0.0, init=False)
-    max_contributions: None = field(default=None, init=False)
-    bits: None = field(default=None, init=False)
-
-    def __post_init__(self) -> None:
-        checks.at_least("federation.min_clients", self.min_survivors, 1)
-        if self.min_survivors > self.sampling.roster_size:
-            raise InvalidInput(
-                f"federation.min_clients is {self.min_survivors}; it must lie in 1 … {self.sampling.roster_size}, "
-                "the cohort"
-            )
-
-    def require_clip(self, clip_norm: float | None) -> None:
-        if clip_norm is not None:
-            raise InvalidInput(f"the request has a clip norm, {clip_norm}, but nothing is clipped in this scheme")
-
-    def wire(self, num_measurements: int) -> WireFormat:
-        return WireFormat(bits=None, length=num_measurements)
-
-    def protect(
-        self, measurement: Measurement | None, *, length: int, clip_norm: float | None, source: BitSource
-    ) -> Open:
-        if measurement is None:
-            raise CannotContribute("it has nothing to send, and a scheme without privacy cannot hide that")
-        checks.vector_of("the measurement", measurement.value, length)
-        checks.finite_norm("update", measurement.value)
-        return Open(measurement.value)
-
-    def read_sum(
-        self, total: FloatArray | Words, *, length: int, clip_norm: float | None, survivors: int, weight: float
-    ) -> Mean:
-        checks.vector_of("the sum", cast(FloatArray, total), length)
-        return Mean(cast(FloatArray, total) / np.float32(weight), 0.0, clip_norm)
-
-    def event(self) -> None:
-        return None
-
-    def promise(self) -> None:
-        return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,6 +59,7 @@ class ClientMechanism:
             raise InvalidInput("the privacy settings have open choices; call ClientPrivacy.resolve first")
         require_small_delta(self.settings.delta, self.sampling.population)
         _ = self.shares  # refuses settings that leave no honest share of noise
+        _ = self.norm_bound(1)  # fails before a run where libsodium is missing
         if self.adaptive is not None and self.noise_multiplier > 0:
             self.adaptive.value_multiplier(self.noise_multiplier)  # refuses noise that would hide the votes
 
@@ -285,26 +139,51 @@ class ClientMechanism:
         bounded = encoding.zeros() if measurement is None else encoding.bound(measurement, clip_norm, source)
         return encoding.add_noise(bounded, source)
 
+    def norm_bound(self, num_measurements: int) -> NormBound | None:
+        """Of a vector with one share of noise, which is longer with probability 2⁻⁶⁴; see ``privacy.proofs``."""
+        if not self.settings.proofs:
+            return None
+        from lowkey.privacy.proofs import NormBound  # needs libsodium, so imported only when needed
+
+        encoding = self.encoding(num_measurements)
+        square = noisy_square(encoding.sensitivity, encoding.share_std, encoding.wire_length, _TOO_LONG)
+        return NormBound(length=encoding.wire_length, bits=self.bits, square=math.floor(square))
+
     def read_sum(
         self, total: FloatArray | Words, *, length: int, clip_norm: float | None, survivors: int, weight: float
     ) -> Mean:
-        """The sum over the public number of expected contributors; a sum that honest members cannot make is refused."""
+        """The sum over the public number of expected contributors.
+
+        Guarantees
+        ----------
+        What is checked is what is used: all integers of the sum, votes included. Wrapping makes none of them larger.
+        A sum of honest members is refused with probability at most 2⁻⁴⁰, whatever their data and its length: half of
+        that for noise, half for draws with more contributors than :func:`most_contributors`.
+        """
         if clip_norm is None:
             raise InvalidInput("a private sum cannot be read without the clip norm of its round")
         encoding, words, expected = self.encoding(length), cast(Words, total), self.sampling.expected_size
+        self._require_plausible(encoding, words, survivors)
         decoded = encoding.decode(words, clip_norm)
-        norm = checks.finite_norm("the sum", decoded) / encoding.step(clip_norm)
-        noise = encoding.total_std(survivors)
-        if norm > survivors * encoding.sensitivity + _IMPLAUSIBLE * noise * math.sqrt(encoding.length):
-            raise RoundFailed(
-                "the sum is larger than honest members can make it, so it was not used, and its cost stays in the "
-                "ledger; look for a broken or hostile client"
-            )
         decoded /= np.float32(expected)
         following = clip_norm if self.adaptive is None else self.adaptive.update(
             clip_norm, encoding.count(words), expected
         )  # fmt: skip
-        return Mean(decoded, noise * encoding.step(clip_norm) / expected, following)
+        return Mean(decoded, encoding.total_std(survivors) * encoding.step(clip_norm) / expected, following)
+
+    def _require_plausible(self, encoding: Encoding, total: Words, survivors: int) -> None:
+        """Refuse a sum that honest members can hardly make."""
+        alarm = _FALSE_ALARM / 2
+        largest = encoding.sensitivity * min(survivors, most_contributors(self.sampling.expected_size, alarm))
+        if encoding.square(total) > noisy_square(largest, encoding.total_std(survivors), encoding.wire_length, alarm):
+            raise RoundFailed(
+                "the sum is larger than honest members can make it, so it was not used, and its cost stays in the "
+                "ledger; look for a broken or hostile client"
+            )
+
+    @property
+    def _proven(self) -> str:
+        return " proven" if self.settings.proofs else ""
 
     def event(self) -> Event | None:
         if self.noise_multiplier == 0.0:
@@ -314,7 +193,18 @@ class ClientMechanism:
     def promise(self) -> Promise:
         return Promise(
             noise_multiplier=self.noise_multiplier,
-            clip_rule=f"{self.clip_norm!r}" + (f" {self.adaptive}" if self.adaptive else ""),
+            clip_rule=f"{self.clip_norm!r}" + (f" {self.adaptive}" if self.adaptive else "") + self._proven,
             delta=self.delta,
             shares=self.shares,
         )
+
+
+def most_contributors(expected: float, alarm: float) -> float:
+    """Number that independent draws of clients, ``expected`` on average, exceed with probability at most ``alarm``.
+
+    References
+    ----------
+    Boucheron, Lugosi and Massart (2013), *Concentration Inequalities*, Theorem 2.10 (Bernstein's inequality).
+    """
+    x = math.log(1 / alarm)
+    return expected + math.sqrt(2 * expected * x) + x / 3

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from lowkey import checks
 from lowkey.privacy.accounting import Epsilon, released_epsilon
 from lowkey.privacy.calibration import calibrate_noise
 from lowkey.privacy.events import Event, require_small_delta
 from lowkey.privacy.sampling import make_sampling
+from lowkey.privacy.settings import spare_attempts as reserved
 from lowkey.privacy.shares import NoiseShares, noise_shares
 from lowkey.privacy.views import likely_participations, server_epsilon
 
@@ -32,10 +33,13 @@ class Plan:
     Attributes
     ----------
     event : Event
-        All rounds of the run as the accountant sees them: sampling, noise, roster M, honest shares κ, rounds.
+        All attempts of the run as the accountant sees them: sampling, noise, roster M, honest shares κ, and their
+        number, ``rounds`` and ``spare_attempts``.
+    rounds, spare_attempts, noise_without_spare : int, int, float
+        Rounds, attempts that may fail besides, and the noise that would do if none did.
     delta, released, server, participations : float, Epsilon, float, int
-        ε for people who see the models, and ε for the server about a client that is asked in ``participations`` rounds,
-        more than which only one client in a thousand is asked.
+        ε for people who see the models, and ε for the server about a client that is asked in ``participations``
+        attempts: its limit, more than which only one client in a thousand is asked.
     shares : NoiseShares
         Least survivors t and honest shares κ of a round.
     parameters, ratio, measurements : int, float, int
@@ -52,6 +56,9 @@ class Plan:
     """
 
     event: Event
+    rounds: int
+    spare_attempts: int
+    noise_without_spare: float
     delta: float
     released: Epsilon
     server: float
@@ -88,6 +95,7 @@ def plan(
     parameters: int,
     ratio: float | None = None,
     rounds: int | None = None,
+    spare_attempts: int | Literal["auto"] = "auto",
     cohort: int | None = None,
     mode: str | None = None,
     dropouts: float = 0.1,
@@ -99,10 +107,10 @@ def plan(
 
     What is not given is chosen as follows. With up to 500 clients, everybody contributes to each of 100 rounds:
     sampling few clients gains little. With more, and where ``mode`` samples, a round has 100 contributors (at most half
-    of all) and there are 200 rounds, as in the paper. Noise is the least that reaches ε. The ratio is the largest of 1,
-    0.5,
-    0.2, 0.1, 0.05, 0.02, 0.01 that leaves a signal-to-noise ratio of 0.1: less compression loses less of the update,
-    and more compression is only needed against noise. If no ratio does, it is 0.01 and the plan is called doubtful.
+    of all) and there are 200 rounds, as in the paper. Noise is the least that reaches ε over the rounds and the spare
+    attempts. The ratio is the largest of 1, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01 that leaves a signal-to-noise ratio of 0.1:
+    less compression loses less of the update, and more compression is only needed against noise. If no ratio does, it
+    is 0.01 and the plan is called doubtful.
 
     Parameters
     ----------
@@ -112,6 +120,8 @@ def plan(
         n, the number of parameters of the model.
     ratio, rounds, cohort, mode : float or None, int or None, int or None, str or None
         As in a configuration; None lets the plan choose.
+    spare_attempts : int or "auto"
+        Failed attempts to leave room for, see :class:`ClientPrivacy`.
     dropouts, colluders : float
         Fractions of a roster, see :func:`noise_shares`.
     bits : int
@@ -120,6 +130,8 @@ def plan(
     require_small_delta(delta, clients, allow_large=allow_large_delta)
     checks.at_least("parameters", parameters, 1)
     checks.at_least("bits", bits, 1)
+    if spare_attempts != "auto":
+        checks.at_least("spare_attempts", spare_attempts, 0)
     if ratio is not None:
         checks.fraction("ratio", ratio)
     if cohort is None:
@@ -128,9 +140,12 @@ def plan(
     sampling = make_sampling(mode, population=clients, cohort=cohort)
     if rounds is None:
         rounds = 100 if sampling.mode == "all" else 200
-    noise = calibrate_noise(sampling, epsilon=epsilon, delta=delta, rounds=rounds)
+    spare = reserved(rounds, spare_attempts)
+    noise, without = (
+        calibrate_noise(sampling, epsilon=epsilon, delta=delta, rounds=count) for count in (rounds + spare, rounds)
+    )
     shares = noise_shares(sampling.roster_size, dropouts=dropouts, colluders=colluders)
-    event = replace(sampling.event(noise, honest=shares.honest), count=rounds)
+    event = replace(sampling.event(noise, honest=shares.honest), count=rounds + spare)
 
     def signal(ratio: float) -> float:
         return signal_to_noise(cohort, noise, math.ceil(ratio * parameters))
@@ -138,12 +153,15 @@ def plan(
     if ratio is None:
         ratio = next((r for r in _RATIOS if signal(r) >= ENOUGH_SIGNAL), _RATIOS[-1])
     measurements = math.ceil(ratio * parameters)
-    participations = likely_participations(rounds, sampling.probability)
+    participations = max(1, likely_participations(rounds + spare, sampling.probability))
     protocol = _OVERHEAD_PER_MEMBER * sampling.roster_size
     up, model = math.ceil(measurements * bits / 8) + protocol, 4 * parameters
     asked = sampling.probability * clients
     return Plan(
         event=event,
+        rounds=rounds,
+        spare_attempts=spare,
+        noise_without_spare=without,
         delta=delta,
         released=released_epsilon([event], delta),
         server=server_epsilon(noise, participations, delta, coin=sampling.coin),

@@ -6,6 +6,7 @@ import difflib
 import hashlib
 import json
 import tomllib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
@@ -14,8 +15,19 @@ from typing import Any, Self, TypeVar, get_args, get_type_hints
 from lowkey import checks
 from lowkey.errors import ConfigError, InvalidInput, PolicyRefused
 from lowkey.privacy.client_ledger import ClientLedger
+from lowkey.privacy.events import Event, require_delta
 
 RecordT = TypeVar("RecordT")
+FORMAT = 1
+_COMMENTS = {
+    "min_noise_multiplier": "noise of the sum, z",
+    "min_roster": "members of a round",
+    "min_honest": "of them, whose noise suffices",
+    "min_tolerated_colluders": "terms must bear at least so many members who pool what they know; 0 asks for nothing",
+    "max_participations": "attempts, over all apps and runs, that this client's data may enter",
+    "max_epsilon": "over all apps and runs, towards the server",
+    "delta": "of that ε, and the largest that terms may claim",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +85,7 @@ class Terms:
 
     def __post_init__(self) -> None:
         checks.not_negative("noise_multiplier", self.noise_multiplier)
-        checks.fraction("delta", self.delta, include_one=False)
+        require_delta(self.delta)
         checks.fraction("coin", self.coin)
         for name in ("bits", "length", "model_size", "honest", "neighbours", "shares_needed"):
             checks.at_least(name, getattr(self, name), 1)
@@ -102,6 +114,8 @@ class Terms:
 @dataclass(frozen=True, kw_only=True)
 class Policy:
     """What a client asks of every round, from its own file.
+
+    The file is TOML: ``format = 1``, and one line for each parameter.
 
     Parameters
     ----------
@@ -140,17 +154,26 @@ class Policy:
         checks.at_least("min_tolerated_colluders", self.min_tolerated_colluders, 0)
         checks.at_least("max_participations", self.max_participations, 1)
         checks.positive("max_epsilon", self.max_epsilon)
-        checks.fraction("delta", self.delta, include_one=False)
+        require_delta(self.delta)
 
     @classmethod
     def from_toml(cls, path: Path) -> Self:
-        """Read a policy file: one ``key = value`` for each parameter, and nothing else."""
+        """Read a policy file: its format, one ``key = value`` for each parameter, and nothing else."""
         try:
-            return _record(cls, tomllib.loads(path.read_text(encoding="utf-8")))
+            table = tomllib.loads(path.read_text(encoding="utf-8"))
+            _require_format(table.pop("format", None))
+            return _record(cls, table)
         except OSError as error:
             raise ConfigError(f"{path} cannot be read ({error.strerror}); check the path") from error
-        except ValueError as error:  # not TOML, or not a policy
+        except (ValueError, OverflowError, RecursionError) as error:  # not TOML, or not a policy
             raise ConfigError(f"{path}: {error}") from error
+
+    def to_toml(self) -> str:
+        """The text of a policy file, which :meth:`from_toml` reads."""
+        lines = [f"{name} = {value}" for name, value in {"format": FORMAT, **asdict(self)}.items()]
+        width = max(map(len, lines))
+        notes = ["", *(f"  # {_COMMENTS[field.name]}" for field in fields(self))]
+        return "".join(f"{line:{width if note else 0}}{note}\n" for line, note in zip(lines, notes, strict=True))
 
     def check(self, terms: Terms) -> None:
         """Refuse terms that break a bound; call it before anything is sent."""
@@ -174,20 +197,45 @@ class Policy:
             if offered > most:
                 raise PolicyRefused(f"{name} is {offered:g}; this client takes no part above {most:g} ({bound})")
 
-    def may_contribute(self, ledger: ClientLedger, terms: Terms) -> bool:
-        """Whether the client's data may enter one more sum, under these terms, within its own bounds.
+    def limit_reached(self, ledger: ClientLedger, terms: Terms) -> str | None:
+        """Which bound one more participation under these terms would pass, in words; None if it passes none.
 
-        If not, it stays in the round all the same, since leaving would be seen, and sends zeros with its share of
-        noise. Past rounds are counted at the least noise and the largest coin of all, which is never too little.
+        A client that has reached a bound stays in the round all the same, since leaving would be seen, and sends zeros
+        with its share of noise.
         """
-        from lowkey.privacy.views import server_epsilon
+        used = len(ledger.participations())
+        if used >= self.max_participations:
+            return f"{used} of {self.max_participations} participations are used (max_participations in policy.toml)"
+        after = self.spent(ledger, terms)
+        if after > self.max_epsilon:
+            return f"one more would make ε {after:.4g}, above {self.max_epsilon:g} (max_epsilon in policy.toml)"
+        return None
 
-        past = ledger.participations()
-        noise = min([terms.noise_multiplier, *(p.noise_multiplier for p in past)])
-        coin = max([terms.coin, *(p.coin for p in past)])
-        count = len(past) + 1
-        return (
-            count <= self.max_participations and server_epsilon(noise, count, self.delta, coin=coin) <= self.max_epsilon
+    def spent(self, ledger: ClientLedger, *more: Terms) -> float:
+        """ε of all participations so far, and of one more under each of these terms, towards the server.
+
+        Each counts with its own noise and coin.
+        """
+        from lowkey.privacy.views import server_view  # imported only when needed: it takes a second
+
+        kinds = Counter((p.noise_multiplier, p.coin) for p in ledger.participations())
+        kinds.update((terms.noise_multiplier, terms.coin) for terms in more)
+        events = (
+            Event(noise_multiplier=noise, sampling_probability=coin, coin=coin, count=count)
+            for (noise, coin), count in sorted(kinds.items())
+        )
+        return server_view(events, self.delta)
+
+
+def _require_format(found: object) -> None:
+    if found is None:
+        raise InvalidInput(
+            "it has no format: it is of an earlier release, or was written by hand; check that its limits hold for all "
+            f"apps and runs together, and add the line: format = {FORMAT}"
+        )
+    if type(found) is not int or found != FORMAT:
+        raise InvalidInput(
+            f"its format is {found!r}, and this release of Lowkey reads {FORMAT}; install the release that wrote it"
         )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from lowkey import checks
 from lowkey.errors import InvalidInput
+from lowkey.privacy.events import require_delta
 from lowkey.privacy.sampling import SAMPLINGS, Sampling, make_sampling
 
 LARGEST_CLIP = 1e6
@@ -23,13 +25,17 @@ class ClientPrivacy:
     clip : {"fixed", "adaptive"}
         With "adaptive", ``clip_norm`` is a first guess, and follows the median norm of updates, privately.
     noise_multiplier : float or "auto"
-        z, noise of the sum relative to S. "auto" is the least noise that keeps ``epsilon`` over ``rounds``.
+        z, noise of the sum relative to S. "auto" is the least noise that keeps ``epsilon`` over ``rounds`` and
+        ``spare_attempts``.
     epsilon : float or None
-        Target ε for people who see the released models; a run stops before a round that would exceed it.
+        Target ε for people who see the released models; a run stops before an attempt that would exceed it.
     delta : float
-        δ of the guarantee, below one over the number of clients.
+        δ of the guarantee, below one over the number of clients and at least 1e-12.
     rounds : int or None
         How many rounds the noise is calibrated for. None means as many as are run.
+    spare_attempts : int or "auto"
+        How many attempts that gave no sum the noise and the limit leave room for: they are paid for like rounds.
+        "auto" is a twentieth of the rounds, at least one.
     sampling : str or None
         How the clients of a round are drawn, by its name in ``SAMPLINGS``. None means "all" when the cohort is
         everybody, otherwise "poisson_padded".
@@ -41,11 +47,15 @@ class ClientPrivacy:
     bits : {16, 20, 24} or None
         Bits of each number on the wire. None means 20, or 24 where nothing is compressed.
     max_contributions : int, "auto" or "unlimited"
-        In how many rounds one client's data may be used; afterwards it adds noise only. "auto": what 99.9 % of the
-        clients stay below over ``rounds``, or "unlimited" where the number of rounds is not known.
+        In how many attempts one client's data may be used; afterwards it adds noise only. "auto": what 99.9 % of the
+        clients stay within over ``rounds`` and ``spare_attempts``, or "unlimited" where the number of rounds is not
+        known.
     aggregation : {"plain", "masked"}
         "masked" runs the whole secure aggregation; "plain" adds the same integers openly, which is only for
         simulations.
+    proofs : bool
+        Whether every member proves, under its mask, that its vector is no longer than a contribution and its noise
+        are; who cannot counts as dropped out. Plain sums are checked directly. Needs the extra "proofs".
     """
 
     clip_norm: float
@@ -54,6 +64,7 @@ class ClientPrivacy:
     epsilon: float | None = None
     delta: float = 1e-5
     rounds: int | None = None
+    spare_attempts: int | Literal["auto"] = "auto"
     sampling: str | None = None
     roster: int | None = None
     dropouts: float = 0.1
@@ -61,6 +72,7 @@ class ClientPrivacy:
     bits: Literal[16, 20, 24] | None = None
     max_contributions: int | Literal["auto", "unlimited"] = "auto"
     aggregation: Literal["plain", "masked"] = "plain"
+    proofs: bool = False
 
     def __post_init__(self) -> None:
         checks.positive("privacy.clip_norm", self.clip_norm, most=LARGEST_CLIP)
@@ -69,9 +81,11 @@ class ClientPrivacy:
             checks.not_negative("privacy.noise_multiplier", self.noise_multiplier)
         if self.epsilon is not None:
             checks.positive("privacy.epsilon", self.epsilon)
-        checks.fraction("privacy.delta", self.delta, include_one=False)
+        require_delta(self.delta, "privacy.delta")
         if self.rounds is not None:
             checks.at_least("privacy.rounds", self.rounds, 1)
+        if self.spare_attempts != "auto":
+            checks.at_least("privacy.spare_attempts", self.spare_attempts, 0)
         if self.sampling is not None:
             _ = SAMPLINGS[self.sampling]  # refuses names that no sampling has
         if self.roster is not None:
@@ -82,13 +96,14 @@ class ClientPrivacy:
         if self.max_contributions not in ("auto", "unlimited"):
             checks.at_least("privacy.max_contributions", self.max_contributions, 1)  # type: ignore[arg-type]
         checks.one_of("privacy.aggregation", self.aggregation, ("plain", "masked"))
+        checks.one_of("privacy.proofs", self.proofs, (False, True))
 
     def sampling_of(self, *, clients: int, cohort: int) -> Sampling:
         """How the rosters of a population are drawn."""
         return make_sampling(self.sampling, population=clients, cohort=cohort, roster=self.roster)
 
     def resolve(self, *, clients: int, cohort: int, rounds: int | None = None, ratio: float = 1.0) -> ClientPrivacy:
-        """The same promise with every open choice made: sampling, noise, bits and limit are numbers and names.
+        """The same promise with every open choice made: sampling, noise, spare attempts, bits, limit are settled.
 
         Parameters
         ----------
@@ -99,33 +114,43 @@ class ClientPrivacy:
         ratio : float
             Compression ratio of the codec.
         """
-        limit, noise = self.max_contributions, self.noise_multiplier
+        limit, noise, rounds = self.max_contributions, self.noise_multiplier, self.rounds or rounds
         bits = self.bits or (20 if ratio < 1 else 24)
+        spare = self.spare_attempts if rounds is None else spare_attempts(rounds, self.spare_attempts)
+        settled = replace(self, bits=bits, spare_attempts=spare)
         if self.sampling is not None and noise != "auto" and limit != "auto":
-            return replace(self, bits=bits)  # as in settings that were resolved before: nothing is computed or imported
-        sampling, rounds = self.sampling_of(clients=clients, cohort=cohort), self.rounds or rounds
+            return settled  # as in settings that were resolved before: nothing is computed or imported
+        sampling = self.sampling_of(clients=clients, cohort=cohort)
+        attempts = None if rounds is None or spare == "auto" else rounds + spare
         if noise == "auto":
-            noise = self._calibrated(sampling, rounds)
+            noise = self._calibrated(sampling, attempts)
         if limit == "auto":
-            limit = "unlimited" if rounds is None else _likely_limit(sampling, rounds)
+            limit = "unlimited" if attempts is None else _likely_limit(sampling, attempts)
         name = self.sampling or sampling.mode
-        return replace(self, sampling=name, noise_multiplier=noise, bits=bits, max_contributions=limit)
+        return replace(settled, sampling=name, noise_multiplier=noise, max_contributions=limit)
 
-    def _calibrated(self, sampling: Sampling, rounds: int | None) -> float:
+    def _calibrated(self, sampling: Sampling, attempts: int | None) -> float:
         from lowkey.privacy.calibration import calibrate_noise
 
-        if self.epsilon is None or rounds is None:
+        if self.epsilon is None or attempts is None:
             raise InvalidInput(
                 "privacy.noise_multiplier is 'auto', which needs privacy.epsilon and the number of rounds; give both, "
                 "or the noise itself"
             )
-        return calibrate_noise(sampling, epsilon=self.epsilon, delta=self.delta, rounds=rounds)
+        return calibrate_noise(sampling, epsilon=self.epsilon, delta=self.delta, rounds=attempts)
 
 
-def _likely_limit(sampling: Sampling, rounds: int) -> int:
+def spare_attempts(rounds: int, chosen: int | Literal["auto"] = "auto") -> int:
+    """How many attempts are reserved beside so many rounds; "auto" is a twentieth of them, at least one."""
+    return math.ceil(rounds / 20) if chosen == "auto" else chosen
+
+
+def rounds_within(attempts: int, chosen: int | Literal["auto"] = "auto") -> int:
+    """The most rounds that, with the attempts reserved beside them, are no more than ``attempts``; 0 if not one."""
+    return next((n for n in range(attempts, 0, -1) if n + spare_attempts(n, chosen) <= attempts), 0)
+
+
+def _likely_limit(sampling: Sampling, attempts: int) -> int:
     from lowkey.privacy.views import likely_participations
 
-    limit = max(1, likely_participations(rounds, sampling.probability))
-    if sampling.probability == 1:  # everybody is asked in every round, and attempts that fail count as well
-        limit += max(3, limit // 10)
-    return limit
+    return max(1, likely_participations(attempts, sampling.probability))

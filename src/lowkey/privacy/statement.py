@@ -28,7 +28,7 @@ def guarantee_lines(
     *,
     released: Epsilon,
     server: float,
-    participations: int,
+    participations: int | None,
     delta: float,
     shares: NoiseShares | None = None,
 ) -> list[str]:
@@ -37,23 +37,24 @@ def guarantee_lines(
     Parameters
     ----------
     event : Event
-        The rounds of the run.
+        The attempts of the run.
     released : Epsilon
         ε for people who see the models.
     server : float
-        ε for the server, at ``participations``.
+        ε for the server, at ``participations``; None means all attempts of the run.
     delta : float
         δ of both.
     shares : NoiseShares or None
         Least survivors and honest members that the noise rests on, where known.
     """
     others = [("RDP", released.rdp), ("as the paper counts", released.paper)]
+    asked = "in all attempts so far" if participations is None else f"{participations} times, attempts that failed too"
     known = ", ".join(f"{round_up(value, 4):.4f} {name}" for name, value in others if value is not None)
     lines = [
         f"ε = {released.claimed:.4f} for people who see released models but not who took part"
         + (f" (PLD; {known})" if known else " (PLD)"),
-        f"ε = {round_up(server, 4):.4f} for the server and members of rosters, about a client asked for its data in "
-        f"{participations} rounds (zero-out)",
+        f"ε = {round_up(server, 4):.4f} for the server and members of rosters, about a client asked for its data "
+        f"{asked} (zero-out)",
         f"Unit: one client with all its data. δ = {delta:g}. Neighbours: {_NEIGHBOURS[event.adjacency]}.",
         f"Sampling: {event.mode} ({SAMPLINGS[event.mode].words}).",
     ]

@@ -16,7 +16,7 @@ from lowkey import checks
 from lowkey.errors import InvalidInput
 from lowkey.privacy.accounting import claimed_epsilon
 from lowkey.privacy.distributions import cut_probability, gaussian_epsilon
-from lowkey.privacy.events import Event
+from lowkey.privacy.events import SMALLEST_DELTA, Event, require_delta
 
 _GROUP_INTERVAL = 1e-3  # times the size; pessimistic at any width, and mixtures of many Gaussians are slow
 
@@ -29,9 +29,9 @@ def server_epsilon(noise_multiplier: float, participations: int, delta: float, *
     noise_multiplier : float
         z > 0.
     participations : int
-        In how many rounds the client was asked for its data; 0 spends nothing.
+        In how many attempts the client was asked for its data; 0 spends nothing.
     delta : float
-        In (0, 1).
+        In [1e-12, 1).
     coin : float
         Chance that the client contributes when asked, by a coin that nobody else sees.
 
@@ -42,7 +42,7 @@ def server_epsilon(noise_multiplier: float, participations: int, delta: float, *
     Poisson sampling with the coin's chance. It needs secure aggregation: a server that sees single vectors sees more.
     """
     checks.positive("noise multiplier", noise_multiplier)
-    checks.fraction("delta", delta, include_one=False)
+    require_delta(delta)
     checks.fraction("coin", coin)
     checks.at_least("participations", participations, 0)
     if participations == 0:
@@ -56,7 +56,7 @@ def server_epsilon(noise_multiplier: float, participations: int, delta: float, *
 def server_view(events: Iterable[Event], delta: float) -> float:
     """ε of one client that was asked in all these rounds, for those who know it: see :func:`server_epsilon`."""
     asked = [*events]
-    checks.fraction("delta", delta, include_one=False)
+    require_delta(delta)
     if not asked:
         return 0.0
     if all(event.coin == 1.0 for event in asked):
@@ -92,7 +92,7 @@ def group_epsilon(event: Event, size: int, delta: float) -> float:
     Each of them is drawn by itself, so the sum moves by a binomial number of clip norms.
     """
     checks.at_least("group", size, 1)
-    checks.fraction("delta", delta, include_one=False)
+    require_delta(delta)
     if event.kind != "poisson" or event.adjacency != "zero-out":
         raise InvalidInput(
             "the ε of a group is known only for Poisson sampling and zeroed contributions; use such an event"
@@ -119,14 +119,14 @@ def search_epsilon(event: Event, mean_runs: float, delta: float) -> float:
     mean_runs : float
         Expected number of runs, at least 1.
     delta : float
-        In (0, 1).
+        In [1e-12, 1).
 
     Guarantees
     ----------
     Only the best run may be published, by any rule, even one that looks at private data; the number of runs must be
     drawn anew, secretly, and is not chosen. By RDP; Papernot and Steinke (2022), Theorem 2.
     """
-    checks.fraction("delta", delta, include_one=False)
+    require_delta(delta)
     if not 1 <= mean_runs < math.inf:
         raise InvalidInput(f"mean number of runs is {mean_runs}; it must be a number of at least 1")
     if event.kind != "poisson" or event.adjacency != "zero-out":
@@ -142,9 +142,9 @@ def search_epsilon(event: Event, mean_runs: float, delta: float) -> float:
 
 
 def _remaining(delta: float, cuts: float, event: Event) -> float:
-    if cuts >= delta:
+    if delta - cuts < SMALLEST_DELTA:
         raise InvalidInput(
-            f"delta is {delta:g}, but over these rounds a roster of {event.roster} overflows with a larger chance; "
-            "raise delta, or lower the number of rounds"
+            f"delta is {delta:g}, and over these rounds a roster of {event.roster} overflows with a chance of "
+            f"{cuts:.2g}; raise delta, or lower the number of rounds"
         )
     return delta - cuts

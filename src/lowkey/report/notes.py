@@ -79,12 +79,12 @@ def _guarantee(run: RunData) -> list[str]:
     event, promise = privacy.event(), privacy.promise()
     assert event is not None  # as it has an ε
     assert promise is not None
-    limit, rounds = privacy.max_contributions, summary["rounds"]
+    at_limit = summary["epsilon_server_limit"]
     return guarantee_lines(
         event,
         released=Epsilon(*(summary[f"epsilon_{name}"] for name in ("paper", "rdp", "pld"))),
-        server=summary["epsilon_server"],
-        participations=rounds if limit is None else min(rounds, limit),
+        server=summary["epsilon_server"] if at_limit is None else at_limit,
+        participations=None if at_limit is None else privacy.max_contributions,
         delta=privacy.delta,
         shares=promise.shares,
     )

@@ -1,23 +1,24 @@
 """Secure aggregation: the server learns the sum of the members' vectors and nothing else about them.
 
 Bonawitz et al. (2017) with double masks, signatures and a consistency round, over a graph of neighbours as in Bell et
-al. (2020). All functions are pure and work on records; the caller carries the messages. One attempt:
+al. (2020). All functions are pure and work on records; the caller carries the messages. (Only the log is told, who sent
+something false.) One attempt:
 
 ====  =====================================  =======================================================
 0     ``advertise`` → Advert                 ``accept_adverts`` → adverts
 1     ``share`` → SealedShares               ``deliver`` → a Delivery for each
-2     ``mask`` → masked vector               ``Tally.add`` as they come, then ``Tally.close``
+2     ``mask`` → masked vector, Masked       ``Tally.add`` as they come, then ``Tally.close``
 3     ``confirm`` → Confirmation             ``accept_confirmations`` → confirmations
 4     ``reveal`` → Revealed                  ``unmask`` → sum
 ====  =====================================  =======================================================
 """
 
-from lowkey.secagg.client import MemberState, Stage, advertise, confirm, mask, reveal, share
+from lowkey.secagg.client import MemberState, Stage, advertise, blinding, check_delivery, confirm, mask, reveal, share
 from lowkey.secagg.encoding import decode, encode
 from lowkey.secagg.keys import Identity, VerifyKeys, is_signed_by
-from lowkey.secagg.messages import Advert, Confirmation, Delivery, Revealed, SealedShares
+from lowkey.secagg.messages import Advert, Confirmation, Delivery, Masked, Revealed, SealedShares, view_digest
 from lowkey.secagg.packing import pack, packed_size, unpack
-from lowkey.secagg.server import Tally, accept_adverts, accept_confirmations, deliver, unmask
+from lowkey.secagg.server import Tally, Unmasked, accept_adverts, accept_confirmations, deliver, unmask
 from lowkey.secagg.session import Session, session_graph
 
 __all__ = [
@@ -25,16 +26,20 @@ __all__ = [
     "Confirmation",
     "Delivery",
     "Identity",
+    "Masked",
     "MemberState",
     "Revealed",
     "SealedShares",
     "Session",
     "Stage",
     "Tally",
+    "Unmasked",
     "VerifyKeys",
     "accept_adverts",
     "accept_confirmations",
     "advertise",
+    "blinding",
+    "check_delivery",
     "confirm",
     "decode",
     "deliver",
@@ -48,4 +53,5 @@ __all__ = [
     "share",
     "unmask",
     "unpack",
+    "view_digest",
 ]

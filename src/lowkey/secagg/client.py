@@ -6,6 +6,7 @@ to send. A state is a value: keep only the newest, in memory or as ``encode(Memb
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
@@ -28,23 +29,30 @@ from lowkey.secagg.keys import (
     self_key,
     unseal,
 )
-from lowkey.secagg.masks import apply_masks, keep_bits
+from lowkey.secagg.masks import apply_masks, keep_bits, scalar_mask
 from lowkey.secagg.messages import (
     Advert,
     Confirmation,
     Delivery,
+    Masked,
     Revealed,
     SealedShares,
     adverts_digest,
+    commit,
     is_genuine_advert,
     is_genuine_confirmation,
     seed_digest,
     sign_advert,
+    sign_revealed,
+    sign_shares,
+    sign_vector,
     sign_view,
     view_digest,
 )
 from lowkey.secagg.session import Session, is_ascending
 from lowkey.types import ClientId, Words
+
+_log = logging.getLogger(__name__)
 
 
 class Stage(IntEnum):
@@ -112,9 +120,9 @@ def advertise(session: Session, identity: Identity, source: BitSource) -> tuple[
 
 
 def share(
-    state: MemberState, adverts: Sequence[Advert], verify_keys: VerifyKeys, source: BitSource
+    state: MemberState, adverts: Sequence[Advert], verify_keys: VerifyKeys, identity: Identity, source: BitSource
 ) -> tuple[MemberState, SealedShares]:
-    """Stage 1: check everyone's adverts, and give each neighbour a sealed share of both secrets.
+    """Stage 1: check everyone's adverts, and give each neighbour a sealed share of both secrets, and a commitment.
 
     Guarantees
     ----------
@@ -141,10 +149,11 @@ def share(
         shamir.split(secret, points.values(), session.shares_needed, source)
         for secret in (state.seed, state.mask_secret)
     )
-    sealed = {}
+    sealed, commitments = {}, {}
     for peer, key in keys.items():
         both = seed_shares[points[peer]] + mask_shares[points[peer]]
         sealed[peer] = seal(session, key, me, peer, random_bytes(source, NONCE_BYTES), both)
+        commitments[peer] = _commit_both(both)
     after = replace(
         state,
         stage=Stage.SHARED,
@@ -154,45 +163,92 @@ def share(
         adverts=adverts_digest(adverts),
         advertisers=advertisers,
     )
-    return after, SealedShares(sealed=sealed)
+    return after, sign_shares(session, identity, sealed, commitments)
 
 
-def mask(state: MemberState, delivery: Delivery, vector: Words) -> tuple[MemberState, Words]:
-    """Stage 2: open the neighbours' shares, and mask the vector.
+def check_delivery(state: MemberState, delivery: Delivery) -> None:
+    """Before stage 2: refuse what ``mask`` would refuse, at no cost. Call it before privacy is spent."""
+    _require_stage(state, Stage.SHARED)
+    _require_members("sharers", delivery.sharers, state.advertisers, state.session, state.me)
+    peers = _peers(state, delivery)
+    if not sorted(delivery.sealed) == sorted(delivery.commitments) == peers:
+        raise ProtocolViolation(
+            f"client {state.me} got shares from clients that are not its {len(peers)} neighbours; it leaves this "
+            "attempt"
+        )
+
+
+def mask(
+    state: MemberState, delivery: Delivery, vector: Words, identity: Identity, proof: bytes = b""
+) -> tuple[MemberState, Words, Masked]:
+    """Stage 2: open the neighbours' shares, and mask and sign the vector.
 
     Parameters
     ----------
     vector : Words
         uint32, shape (length,), each number below 2^bits. It is not changed.
+    proof : bytes
+        What the member proves about the vector; it is signed and sent with it.
 
     Guarantees
     ----------
     The result is uniform modulo 2^bits for everyone who lacks this member's seed, or the secrets of its neighbours
     that delivered shares (Bonawitz et al. 2017, Section 4). Record that privacy is spent *before* sending it.
+
+    Shares that cannot be opened, or do not fit their commitment, are left out and the log names their owner. The member
+    stays: without them others can recover less, not more.
     """
-    _require_stage(state, Stage.SHARED)
+    check_delivery(state, delivery)
     session, me = state.session, state.me
     _require_vector(vector, session)
-    _require_members("sharers", delivery.sharers, state.advertisers, session, me)
-    peers = [peer for peer in delivery.sharers if peer in state.mask_keys]
-    if sorted(delivery.sealed) != peers:
-        raise ProtocolViolation(
-            f"client {me} got shares from clients that are not its {len(peers)} neighbours; it leaves this attempt"
-        )
-    shares = {peer: unseal(session, state.sealing_keys[peer], peer, me, delivery.sealed[peer]) for peer in peers}
-    own = agreement_key(state.mask_secret)
-    keys = {peer: pair_key(session, b"mask", own, me, state.mask_keys[peer], peer) for peer in peers}
+    opened = {
+        peer: unseal(session, state.sealing_keys[peer], peer, me, delivery.sealed[peer])
+        for peer in _peers(state, delivery)
+    }
+    shares = {
+        peer: both
+        for peer, both in opened.items()
+        if both is not None and len(both) == 2 * shamir.SHARE_BYTES and _commit_both(both) == delivery.commitments[peer]
+    }
+    for peer in sorted(opened.keys() - shares.keys()):
+        _log.warning("the shares of client %d do not open or do not fit its commitment; client %d stays", peer, me)
+    added, subtracted = _mask_keys(state, delivery)
     masked = vector.copy()
-    apply_masks(
-        masked,
-        add=[self_key(session, me, state.seed), *(keys[peer] for peer in peers if me < peer)],
-        subtract=[keys[peer] for peer in peers if me > peer],
-    )
+    apply_masks(masked, add=added, subtract=subtracted)
     keep_bits(masked, session.bits)
     after = replace(
         state, stage=Stage.MASKED, mask_secret=b"", seed=b"", sealing_keys={}, shares=shares, sharers=delivery.sharers
     )  # fmt: skip
-    return after, masked
+    told = view_digest(state.adverts, delivery.sharers, ())
+    return after, masked, sign_vector(session, identity, told, masked, proof)
+
+
+def blinding(state: MemberState, delivery: Delivery) -> int:
+    """Before stage 2: an integer of which the server learns the sum over all survivors, by ``unmask``.
+
+    Guarantees
+    ----------
+    As for a masked vector: it is uniform, modulo any number of up to 256 bits, for everyone who lacks the keys. Give
+    it to nobody: it is the secret of a commitment.
+    """
+    _require_stage(state, Stage.SHARED)
+    added, subtracted = _mask_keys(state, delivery)
+    return scalar_mask(add=added, subtract=subtracted)
+
+
+def _peers(state: MemberState, delivery: Delivery) -> list[ClientId]:
+    """The neighbours whose shares are in a delivery."""
+    return [peer for peer in delivery.sharers if peer in state.mask_keys]
+
+
+def _mask_keys(state: MemberState, delivery: Delivery) -> tuple[list[bytes], list[bytes]]:
+    """Keys of the masks that this member adds and subtracts."""
+    session, me = state.session, state.me
+    own = agreement_key(state.mask_secret)
+    peers = _peers(state, delivery)
+    keys = {peer: pair_key(session, b"mask", own, me, state.mask_keys[peer], peer) for peer in peers}
+    added = [self_key(session, me, state.seed), *(keys[peer] for peer in peers if me < peer)]
+    return added, [keys[peer] for peer in peers if me > peer]
 
 
 def confirm(state: MemberState, survivors: Sequence[ClientId], identity: Identity) -> tuple[MemberState, Confirmation]:
@@ -210,7 +266,7 @@ def confirm(state: MemberState, survivors: Sequence[ClientId], identity: Identit
 
 
 def reveal(
-    state: MemberState, confirmations: Iterable[Confirmation], verify_keys: VerifyKeys
+    state: MemberState, confirmations: Iterable[Confirmation], verify_keys: VerifyKeys, identity: Identity
 ) -> tuple[MemberState, Revealed]:
     """Stage 4: once enough members confirm the same list, reveal the shares that unmask the sum, and forget them.
 
@@ -234,11 +290,18 @@ def reveal(
         raise ProtocolViolation(
             f"{len(confirmed)} members confirm the survivors; at least {session.min_survivors} must"
         )
-    revealed = Revealed(
+    revealed = sign_revealed(
+        session,
+        identity,
         seed_shares={peer: both[: shamir.SHARE_BYTES] for peer, both in state.shares.items() if peer in survivors},
         mask_shares={peer: both[shamir.SHARE_BYTES :] for peer, both in state.shares.items() if peer not in survivors},
     )
     return replace(state, stage=Stage.FINISHED, shares={}), revealed
+
+
+def _commit_both(both: bytes) -> bytes:
+    """Commitments to the share of the seed and to that of the mask secret."""
+    return commit(both[: shamir.SHARE_BYTES]) + commit(both[shamir.SHARE_BYTES :])
 
 
 def _require_stage(state: MemberState, stage: Stage) -> None:

@@ -1,7 +1,8 @@
-"""Masks: a key expanded to as many numbers as a vector has, by AES-256 in counter mode."""
+"""Masks: a key expanded to as many numbers as a vector has, by AES-256 in counter mode; or to one large number."""
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Sequence
 
 import numpy as np
@@ -31,6 +32,15 @@ def apply_masks(vector: Words, *, add: Sequence[bytes] = (), subtract: Sequence[
         for stream, combine in streams:
             stream.update_into(zeros[: block.nbytes], written[: block.nbytes])
             combine(block, scratch[: block.size], out=block)
+
+
+def scalar_mask(*, add: Sequence[bytes] = (), subtract: Sequence[bytes] = ()) -> int:
+    """One large integer from the same keys: HMAC-SHA-512 of each, added and subtracted; it cancels as masks do."""
+    return sum(map(_number, add)) - sum(map(_number, subtract))
+
+
+def _number(key: bytes) -> int:
+    return int.from_bytes(hmac.digest(key, b"lowkey/secagg/scalar", "sha512"), "little")
 
 
 def keep_bits(vector: Words, bits: int) -> None:

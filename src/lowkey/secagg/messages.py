@@ -1,7 +1,8 @@
 """The messages between members and server, and the texts that are signed.
 
-Adverts and confirmations are signed; sealed shares are authenticated by keys that come from signed adverts. Masked
-vectors and revealed shares are for the server only: its transport says who sent them.
+Every message of a member is signed by its enrolled key, over session, step, sender and content. Members check adverts
+and confirmations, the server checks all five. Sealed shares are also authenticated from member to member, by keys that
+come from signed adverts.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from lowkey.errors import InvalidInput
+from lowkey.secagg.encoding import encode
 from lowkey.secagg.keys import KEY_BYTES, Identity, VerifyKeys, is_signed_by
 from lowkey.secagg.session import VERSION, Session, be32
-from lowkey.types import ClientId
+from lowkey.types import ClientId, Words
 
 SIGNATURE_BYTES = 64
 
@@ -37,17 +39,35 @@ class Advert:
 
 @dataclass(frozen=True, kw_only=True)
 class SealedShares:
-    """Stage 1, member to its neighbours: for each neighbour a share of both secrets, which nobody else can read."""
+    """Stage 1, member to its neighbours: for each neighbour a share of both secrets, which nobody else can read.
+
+    Beside it goes a commitment to both shares (see :func:`commit`), for all to see: the neighbour checks what it opens,
+    the server what is revealed.
+    """
 
     sealed: dict[ClientId, bytes] = field(repr=False)
+    commitments: dict[ClientId, bytes] = field(repr=False)
+    signature: bytes
 
 
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
-    """Stage 2, server to member: who delivered shares (ascending), and the shares for this member, by sender."""
+    """Stage 2, server to member: who delivered shares (ascending), and those for this member, by sender."""
 
     sharers: tuple[ClientId, ...]
     sealed: dict[ClientId, bytes] = field(repr=False)
+    commitments: dict[ClientId, bytes] = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Masked:
+    """Stage 2, member to server: its signature under the masked vector, which travels beside this message.
+
+    ``proof`` is what the member proves about its vector; empty where nothing was agreed. It is signed, too.
+    """
+
+    signature: bytes
+    proof: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,48 +80,89 @@ class Confirmation:
 
 @dataclass(frozen=True, kw_only=True)
 class Revealed:
-    """Stage 4, member to server: shares of the seeds of survivors, and of the mask secrets of those who dropped out."""
+    """Stage 4, member to server: shares of the seeds of survivors, and of the mask secrets of those who dropped out.
+
+    A sharer among the neighbours that is in neither gave this member no share that fits its commitment.
+    """
 
     seed_shares: dict[ClientId, bytes] = field(repr=False)
     mask_shares: dict[ClientId, bytes] = field(repr=False)
+    signature: bytes
 
 
 def sign_advert(
     session: Session, identity: Identity, sealing_key: bytes, mask_key: bytes, seed_digest: bytes
 ) -> Advert:
     """An advert that is valid in this session only."""
-    text = _text(session.digest, b"advert", identity.client, sealing_key + mask_key + seed_digest)
     return Advert(
         sender=identity.client,
         sealing_key=sealing_key,
         mask_key=mask_key,
         seed_digest=seed_digest,
-        signature=identity.sign(text),
+        signature=_sign(session, b"advert", identity, sealing_key + mask_key + seed_digest),
     )
 
 
 def is_genuine_advert(session: Session, advert: Advert, verify_keys: VerifyKeys) -> bool:
     """Whether an enrolled member of the roster signed the advert for exactly this session."""
-    payload = advert.sealing_key + advert.mask_key + advert.seed_digest
-    return (
-        advert.sender in session
-        and advert.sender in verify_keys
-        and _is_signed(session.digest, b"advert", advert.sender, payload, advert.signature, verify_keys[advert.sender])
-    )
+    content = advert.sealing_key + advert.mask_key + advert.seed_digest
+    return _is_genuine(session, b"advert", advert.sender, content, advert.signature, verify_keys)
+
+
+def sign_shares(
+    session: Session, identity: Identity, sealed: dict[ClientId, bytes], commitments: dict[ClientId, bytes]
+) -> SealedShares:
+    """Sealed shares that are valid in this session only."""
+    signature = _sign(session, b"shares", identity, _both(sealed, commitments))
+    return SealedShares(sealed=sealed, commitments=commitments, signature=signature)
+
+
+def are_genuine_shares(session: Session, sender: ClientId, shares: SealedShares, verify_keys: VerifyKeys) -> bool:
+    """Whether the sender signed these shares and commitments for exactly this session."""
+    content = _both(shares.sealed, shares.commitments)
+    return _is_genuine(session, b"shares", sender, content, shares.signature, verify_keys)
+
+
+def sign_vector(session: Session, identity: Identity, told: bytes, masked: Words, proof: bytes = b"") -> Masked:
+    """A signature under a masked vector, a proof about it, and what the member was told: a view without survivors."""
+    return Masked(signature=_sign(session, b"vector", identity, told + _numbers(masked) + proof), proof=proof)
+
+
+def is_genuine_vector(
+    session: Session, sender: ClientId, told: bytes, masked: Words, message: Masked, verify_keys: VerifyKeys
+) -> bool:
+    """Whether the sender signed this vector for exactly this session, and was told exactly this."""
+    content = told + _numbers(masked) + message.proof
+    return _is_genuine(session, b"vector", sender, content, message.signature, verify_keys)
 
 
 def sign_view(session: Session, identity: Identity, view: bytes) -> Confirmation:
     """A signature under a view: see :func:`view_digest`."""
-    signature = identity.sign(_text(session.digest, b"confirm", identity.client, view))
-    return Confirmation(sender=identity.client, signature=signature)
+    return Confirmation(sender=identity.client, signature=_sign(session, b"confirm", identity, view))
 
 
 def is_genuine_confirmation(session: Session, confirmation: Confirmation, view: bytes, verify_keys: VerifyKeys) -> bool:
     """Whether the sender confirms exactly this view."""
-    sender = confirmation.sender
-    return sender in verify_keys and _is_signed(
-        session.digest, b"confirm", sender, view, confirmation.signature, verify_keys[sender]
-    )
+    return _is_genuine(session, b"confirm", confirmation.sender, view, confirmation.signature, verify_keys)
+
+
+def sign_revealed(
+    session: Session, identity: Identity, seed_shares: dict[ClientId, bytes], mask_shares: dict[ClientId, bytes]
+) -> Revealed:
+    """Revealed shares that are valid in this session only."""
+    signature = _sign(session, b"reveal", identity, _both(seed_shares, mask_shares))
+    return Revealed(seed_shares=seed_shares, mask_shares=mask_shares, signature=signature)
+
+
+def is_genuine_revealed(session: Session, sender: ClientId, revealed: Revealed, verify_keys: VerifyKeys) -> bool:
+    """Whether the sender signed these shares for exactly this session."""
+    content = _both(revealed.seed_shares, revealed.mask_shares)
+    return _is_genuine(session, b"reveal", sender, content, revealed.signature, verify_keys)
+
+
+def commit(share: bytes) -> bytes:
+    """Digest of a share. It tells nothing about a share that one cannot guess, and fits no other share."""
+    return hashlib.sha256(b"share|" + share).digest()
 
 
 def adverts_digest(adverts: Sequence[Advert]) -> bytes:
@@ -111,7 +172,7 @@ def adverts_digest(adverts: Sequence[Advert]) -> bytes:
 
 
 def view_digest(adverts: bytes, sharers: Sequence[ClientId], survivors: Sequence[ClientId]) -> bytes:
-    """What a member was told: digest of the adverts, who delivered shares, whose vectors are in the sum."""
+    """What a member was told: digest of the adverts, who delivered shares, whose vectors are in the sum (if known)."""
     told = adverts + be32(len(sharers), *sharers) + be32(len(survivors), *survivors)
     return hashlib.sha256(told).digest()
 
@@ -121,14 +182,38 @@ def seed_digest(seed: bytes) -> bytes:
     return hashlib.sha256(b"seed|" + seed).digest()
 
 
-def _text(session: bytes, stage: bytes, sender: ClientId, payload: bytes) -> bytes:
+def _both(first: dict[ClientId, bytes], second: dict[ClientId, bytes]) -> bytes:
+    """Two tables as bytes; each says where it ends, so that nothing can move from one to the other."""
+    return encode(dict[ClientId, bytes], first) + encode(dict[ClientId, bytes], second)
+
+
+def _numbers(vector: Words) -> bytes:
+    """A vector as four little-endian bytes for each number: one way to write it, however it is packed on the wire."""
+    return vector.astype("<u4", copy=False).tobytes()
+
+
+def _sign(session: Session, step: bytes, identity: Identity, content: bytes) -> bytes:
+    return identity.sign(_text(session.digest, step, identity.client, hashlib.sha256(content).digest()))
+
+
+def _is_genuine(
+    session: Session, step: bytes, sender: ClientId, content: bytes, signature: bytes, verify_keys: VerifyKeys
+) -> bool:
+    """Whether an enrolled member of the roster signed this content for this step of exactly this session."""
+    if sender not in session or sender not in verify_keys:
+        return False
+    digest = hashlib.sha256(content).digest()
+    return _is_signed(session.digest, step, sender, digest, signature, verify_keys[sender])
+
+
+def _text(session: bytes, step: bytes, sender: ClientId, content: bytes) -> bytes:
     """The session's digest stands for version, run, round, attempt, roster, thresholds and terms."""
-    return b"|".join((VERSION, stage, session + be32(sender) + hashlib.sha256(payload).digest()))
+    return b"|".join((VERSION, step, session + be32(sender) + content))
 
 
 @lru_cache(maxsize=4096)
 def _is_signed(
-    session: bytes, stage: bytes, sender: ClientId, payload: bytes, signature: bytes, verify_key: bytes
+    session: bytes, step: bytes, sender: ClientId, content: bytes, signature: bytes, verify_key: bytes
 ) -> bool:
     """Results are cached, since all of this is public: many clients in one process check each signature once."""
-    return is_signed_by(verify_key, _text(session, stage, sender, payload), signature)
+    return is_signed_by(verify_key, _text(session, step, sender, content), signature)

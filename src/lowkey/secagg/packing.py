@@ -36,10 +36,18 @@ def pack(values: Words, bits: int) -> bytes:
 
 
 def unpack(data: bytes, bits: int, length: int) -> Words:
-    """The ``length`` numbers that :func:`pack` wrote; refuses any other number of bytes."""
+    """The ``length`` numbers that :func:`pack` wrote; refuses any other bytes.
+
+    Guarantees
+    ----------
+    The length is checked before anything is copied, and the result packs to the same bytes again: bits after the last
+    number must be 0. The working memory is at most 64 bytes for each number.
+    """
     size = packed_size(length, bits)
     if len(data) != size:
         raise InvalidInput(f"the packed vector has {len(data)} bytes; {length} numbers of {bits} bits take {size}")
+    if size and data[-1] >> (8 - (8 * size - length * bits)):
+        raise InvalidInput("the packed vector has bits after its last number")
     group, width = _whole_bytes(bits)
     if width > 8:
         return _unpack_bit_by_bit(data, bits, length)

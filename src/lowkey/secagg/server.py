@@ -1,33 +1,45 @@
 """The server's side: relay messages, add up vectors, and unmask the sum. Nothing but its presence is trusted.
 
-Replies come by sender, as the transport names it. A member that sends something unusable counts as dropped out; if too
-few are left, ``RoundFailed`` is raised and nothing is decoded.
+Replies come by sender, as the transport names it, and each must carry this sender's signature. A member that sends
+something unusable counts as dropped out; if too few are left, ``RoundFailed`` is raised and nothing is decoded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import logging
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from lowkey.errors import RoundFailed
 from lowkey.secagg import shamir
 from lowkey.secagg.keys import VerifyKeys, agreement_key, is_usable, pair_key, public_key, self_key
-from lowkey.secagg.masks import apply_masks, keep_bits
+from lowkey.secagg.masks import apply_masks, keep_bits, scalar_mask
 from lowkey.secagg.messages import (
     Advert,
     Confirmation,
     Delivery,
+    Masked,
     Revealed,
     SealedShares,
     adverts_digest,
+    are_genuine_shares,
+    commit,
     is_genuine_advert,
     is_genuine_confirmation,
+    is_genuine_revealed,
+    is_genuine_vector,
     seed_digest,
     view_digest,
 )
 from lowkey.secagg.session import Session
 from lowkey.types import ClientId, Words
+
+_log = logging.getLogger(__name__)
+
+Held: TypeAlias = Mapping[ClientId, Mapping[ClientId, bytes]]
+"""Shares by who revealed them, and then by whose secret they belong to."""
 
 
 def accept_adverts(session: Session, replies: Mapping[ClientId, Advert], verify_keys: VerifyKeys) -> tuple[Advert, ...]:
@@ -45,26 +57,35 @@ def accept_adverts(session: Session, replies: Mapping[ClientId, Advert], verify_
 
 
 def deliver(
-    session: Session, adverts: Sequence[Advert], replies: Mapping[ClientId, SealedShares]
+    session: Session,
+    adverts: Sequence[Advert],
+    replies: Mapping[ClientId, SealedShares],
+    verify_keys: VerifyKeys,
 ) -> dict[ClientId, Delivery]:
     """After stage 1: what each member that delivered shares to all its neighbours gets from them."""
     advertisers = {advert.sender for advert in adverts}
+
+    def is_complete(sender: ClientId, reply: SealedShares) -> bool:
+        expected = session.neighbours_of(sender).keys() & advertisers
+        return reply.sealed.keys() == reply.commitments.keys() == expected
+
     complete = {
-        sender: reply.sealed
+        sender: reply
         for sender, reply in sorted(replies.items())
-        if sender in advertisers and reply.sealed.keys() == session.neighbours_of(sender).keys() & advertisers
+        if sender in advertisers
+        and is_complete(sender, reply)
+        and _noted(sender, "set of sealed shares", are_genuine_shares(session, sender, reply, verify_keys))
     }
     _require_enough(session, len(complete), "delivered shares")
-    sharers = tuple(complete)
-    return {
-        receiver: Delivery(
+    sharers, deliveries = tuple(complete), {}
+    for receiver in sharers:
+        peers = [sender for sender in session.neighbours_of(receiver) if sender in complete]
+        deliveries[receiver] = Delivery(
             sharers=sharers,
-            sealed={
-                sender: complete[sender][receiver] for sender in session.neighbours_of(receiver) if sender in complete
-            },
+            sealed={sender: complete[sender].sealed[receiver] for sender in peers},
+            commitments={sender: complete[sender].commitments[receiver] for sender in peers},
         )
-        for receiver in sharers
-    }
+    return deliveries
 
 
 class Tally:
@@ -72,19 +93,27 @@ class Tally:
 
     Parameters
     ----------
-    adverts, sharers : sequence of Advert, iterable of ClientId
-        What the members were told: the accepted adverts, and the members that get a delivery.
+    adverts, deliveries : sequence of Advert, mapping of ClientId to Delivery
+        What the members were told: the accepted adverts, and what each member that delivered shares gets.
     """
 
-    def __init__(self, session: Session, adverts: Sequence[Advert], sharers: Iterable[ClientId]) -> None:
-        self.session, self.adverts, self.sharers = session, tuple(adverts), tuple(sharers)
+    def __init__(self, session: Session, adverts: Sequence[Advert], deliveries: Mapping[ClientId, Delivery]) -> None:
+        self.session, self.adverts, self.deliveries = session, tuple(adverts), deliveries
+        self.sharers = tuple(deliveries)
+        self._told = view_digest(adverts_digest(self.adverts), self.sharers, ())
         self.survivors: tuple[ClientId, ...] = ()
         self.total: Words = np.zeros(session.length, np.uint32)
         self._expected = set(self.sharers)
 
-    def add(self, sender: ClientId, masked: Words) -> bool:
-        """Add a vector after stage 2; return False, and add nothing, if it is unusable, too late or not expected."""
+    def add(self, sender: ClientId, masked: Words, message: Masked, verify_keys: VerifyKeys) -> bool:
+        """Add a vector after stage 2; return False, and add nothing, if it is unusable, too late or not expected.
+
+        It is unusable, too, if its sender was told of other adverts or sharers: its masks would not cancel.
+        """
         if sender not in self._expected or masked.dtype != np.uint32 or masked.shape != self.total.shape:
+            return False
+        genuine = is_genuine_vector(self.session, sender, self._told, masked, message, verify_keys)
+        if not _noted(sender, "vector", genuine):
             return False
         self._expected.remove(sender)
         self.survivors += (sender,)
@@ -115,31 +144,50 @@ def accept_confirmations(
     return accepted
 
 
-def unmask(tally: Tally, replies: Mapping[ClientId, Revealed]) -> Words:
-    """After stage 4: the sum of the survivors' vectors modulo 2^bits.
+class Unmasked(NamedTuple):
+    """The sum of the survivors' vectors modulo 2^bits, and of their blindings (:func:`lowkey.secagg.blinding`)."""
+
+    vector: Words
+    blinding: int
+
+
+def unmask(tally: Tally, replies: Mapping[ClientId, Revealed], verify_keys: VerifyKeys) -> Unmasked:
+    """After stage 4: what the masks were hiding, summed over the survivors.
 
     Guarantees
     ----------
     Every recovered secret is checked against its owner's advert: exactly the masks that were added are removed, or the
-    round fails. (A member can still send any vector, or bad shares that make the round fail: masks hide, they do not
-    check.)
+    round fails. Shares that do not fit their owner's commitment are left out, and the log names who revealed them: a
+    secret is recovered whenever enough true shares came. When the round fails, the error names who is to blame. (A
+    member can still send any vector, or share something else than its secrets and so make the round fail: masks hide,
+    they do not check.)
     """
     session, living = tally.session, set(tally.survivors)
     adverts = {advert.sender: advert for advert in tally.adverts}
-    heard = {peer: reply for peer, reply in replies.items() if peer in living}
-    seed_shares = {peer: reply.seed_shares for peer, reply in heard.items()}
-    mask_shares = {peer: reply.mask_shares for peer, reply in heard.items()}
+    heard = {
+        peer: reply
+        for peer, reply in replies.items()
+        if peer in living
+        and _noted(peer, "set of revealed shares", is_genuine_revealed(session, peer, reply, verify_keys))
+    }
+    said_seeds = {peer: reply.seed_shares for peer, reply in heard.items()}
+    said_masks = {peer: reply.mask_shares for peer, reply in heard.items()}
+    seed_shares, mask_shares = _true_shares(tally, said_seeds, _SEED), _true_shares(tally, said_masks, _MASK)
+    for peer, reply in sorted(heard.items()):
+        false = len(reply.seed_shares) + len(reply.mask_shares) - len(seed_shares[peer]) - len(mask_shares[peer])
+        if false:
+            _log.warning("client %d revealed %d false shares, which were left out", peer, false)
     subtract: list[bytes] = []
     add: list[bytes] = []
     for client in tally.survivors:
-        seed = _recover(session, client, seed_shares)
+        seed = _recover(session, client, seed_shares, said_seeds)
         if seed_digest(seed) != adverts[client].seed_digest:
-            raise RoundFailed(f"the recovered seed of client {client} is not the one it promised; repeat the round")
+            raise _broken_promise(client)
         subtract.append(self_key(session, client, seed))
     for client in set(tally.sharers) - living:
-        secret = _recover(session, client, mask_shares)
+        secret = _recover(session, client, mask_shares, said_masks)
         if public_key(secret) != adverts[client].mask_key:
-            raise RoundFailed(f"the recovered mask secret of client {client} does not fit its key; repeat the round")
+            raise _broken_promise(client)
         own = agreement_key(secret)
         for peer in session.neighbours_of(client).keys() & living:
             key = pair_key(session, b"mask", own, client, adverts[peer].mask_key, peer)
@@ -147,21 +195,57 @@ def unmask(tally: Tally, replies: Mapping[ClientId, Revealed]) -> Words:
     total = tally.total.copy()
     apply_masks(total, add=add, subtract=subtract)
     keep_bits(total, session.bits)
-    return total
+    return Unmasked(total, -scalar_mask(add=add, subtract=subtract))
 
 
-def _recover(session: Session, client: ClientId, held: Mapping[ClientId, Mapping[ClientId, bytes]]) -> bytes:
-    """A client's secret from the shares that its neighbours revealed."""
+_SEED, _MASK = slice(0, 32), slice(32, 64)
+"""Where in a pair of commitments those to seeds and to mask secrets are."""
+
+
+def _true_shares(tally: Tally, said: Held, half: slice) -> Held:
+    """The shares, by who revealed them and whose they are, that fit what their owner committed to."""
+    return {
+        peer: {
+            client: share
+            for client, share in shares.items()
+            if len(share) == shamir.SHARE_BYTES
+            and commit(share) == tally.deliveries[peer].commitments.get(client, b"")[half]
+        }
+        for peer, shares in said.items()
+    }
+
+
+def _recover(session: Session, client: ClientId, true: Held, said: Held) -> bytes:
+    """A client's secret from the true shares that its neighbours revealed."""
     points = session.neighbours_of(client)
-    shares: dict[int, bytes] = {}
-    for peer, point in points.items():
-        share = held.get(peer, {}).get(client, b"")
-        if len(share) == shamir.SHARE_BYTES and len(shares) < session.shares_needed:
-            shares[point] = share
-    secret = shamir.combine(shares) if len(shares) == session.shares_needed else None
+    shares = [(point, true[peer][client]) for peer, point in points.items() if peer in true and client in true[peer]]
+    if len(shares) < session.shares_needed:
+        false = [peer for peer in points if peer in said and client in said[peer].keys() - true[peer].keys()]
+        without = [peer for peer in points if peer in said and client not in said[peer]]
+        raise RoundFailed(
+            f"{len(shares)} shares do not recover a secret of client {client}; {session.shares_needed} are needed. "
+            + (f"False ones came from clients {false}. " if false else "")
+            + (f"Clients {without} say that it gave them none that fits. " if without else "")
+            + "Repeat the round"
+        )
+    secret = shamir.combine(dict(shares[: session.shares_needed]))
     if secret is None:
-        raise RoundFailed(f"{len(shares)} shares do not recover a secret of client {client}; repeat the round")
+        raise _broken_promise(client)
     return secret
+
+
+def _broken_promise(client: ClientId) -> RoundFailed:
+    """Shares that fit the owner's own commitments give another secret than its advert promised."""
+    return RoundFailed(
+        f"client {client} has shared something else than the secret that it promised; leave it out and repeat the round"
+    )
+
+
+def _noted(sender: ClientId, what: str, genuine: bool) -> bool:
+    """Pass on whether a message is genuine; the log names the client in whose name a false one came."""
+    if not genuine:
+        _log.warning("a forged or damaged %s came in the name of client %d, which counts as dropped out", what, sender)
+    return genuine
 
 
 def _require_enough(session: Session, count: int, what: str) -> None:

@@ -13,7 +13,8 @@ from lowkey.errors import InvalidInput
 from lowkey.secagg.encoding import encode
 from lowkey.types import ClientId
 
-VERSION = b"lowkey/secagg/v1"
+VERSION = b"lowkey/secagg/v2"
+"""In every signature; a new one whenever messages or what is signed change. (v2: all messages are signed.)"""
 ID_LIMIT = 2**32
 USUAL_NEIGHBOURS = 32
 """Just enough for 10 dropouts and 10 colluders among 100 members; more are taken when the thresholds ask for it."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing as mp
-import signal
-import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, TypeAlias, cast, get_args
@@ -19,6 +17,7 @@ from lowkey.errors import InvalidInput
 from lowkey.privacy import ClientPrivacy, OneRunBound, TwoWorldBound, one_run_bound, server_epsilon, two_world_bound
 from lowkey.rng import OSSecrets, Secrets, coin_flips
 from lowkey.simulation.canaries import CanaryRounds, Defect
+from lowkey.simulation.pool import Pool
 from lowkey.types import FloatArray
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -144,9 +143,10 @@ def run_audit(
 
     views = np.empty((len(presence), setting.coordinates), np.float32)
     run_one = partial(_run_one, setting, masked_rounds)
-    for number, view in enumerate(_each(run_one, list(enumerate(presence)), workers)):
-        views[number] = view
-        progress(number + 1, len(views))
+    with closing(_each(run_one, enumerate(presence), workers)) as shown:
+        for number, view in enumerate(shown):
+            views[number] = view
+            progress(number + 1, len(views))
 
     present, absent = views[:attacked, :size], views[:attacked, size:]
     return Audit(
@@ -199,11 +199,10 @@ def _each(
     run_one: Callable[[tuple[int, NDArray[np.bool_]]], FloatArray],
     rounds: Iterable[tuple[int, NDArray[np.bool_]]],
     workers: int,
-) -> Iterator[FloatArray]:
+) -> Generator[FloatArray, None, None]:
     """What every round shows, in order, computed by this many processes."""
     if workers == 0:
         yield from map(run_one, rounds)
         return
-    context = mp.get_context("fork" if sys.platform == "linux" else "spawn")
-    with context.Pool(workers, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)) as pool:
-        yield from pool.imap(run_one, rounds)
+    with Pool([run_one] * workers) as pool:
+        yield from pool.map(rounds)

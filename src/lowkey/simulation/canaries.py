@@ -20,13 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowkey.federation import Client, Reply, Request, Scheme, drive, initial_state, round_flow, scheme
-from lowkey.privacy import ClientMechanism, ClientPrivacy, Ledger, Measurement, Noised, make_sampling
+from lowkey.privacy import ClientMechanism, ClientPrivacy, Encoding, Ledger, Measurement, Noised, make_sampling
 from lowkey.protocols import LocalUpdate
 from lowkey.rng import BitSource, Secrets
 from lowkey.simulation.in_process import InProcess
 from lowkey.simulation.keys import SimulatedKeys
 from lowkey.timing import StageClock
-from lowkey.types import ClientId, FloatArray
+from lowkey.types import ClientId, FloatArray, Words
 
 Defect: TypeAlias = Literal["low-noise", "missing-shares", "no-clipping"]
 
@@ -167,6 +167,13 @@ class _WorstRoster:
 
 
 @dataclass(frozen=True, kw_only=True)
+class _Watching(ClientMechanism):
+    """An attacker at the server: it looks at every sum, also at one that an honest server would not use."""
+
+    def _require_plausible(self, encoding: Encoding, total: Words, survivors: int) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Tampered(ClientMechanism):
     """A member that agrees to the terms and does not keep them.
 
@@ -199,7 +206,7 @@ class _Tampered(ClientMechanism):
 def _for_everyone(privacy: ClientPrivacy, members: int) -> ClientMechanism:
     """These privacy settings where everybody is known to be on the roster of every round."""
     settings = replace(privacy, sampling="all", roster=None, max_contributions="unlimited")
-    return ClientMechanism(settings=settings, sampling=make_sampling("all", population=members, cohort=members))
+    return _Watching(settings=settings, sampling=make_sampling("all", population=members, cohort=members))
 
 
 def _tampered(privacy: ClientMechanism, *, noise: float = 1.0, clips: bool = True) -> _Tampered:

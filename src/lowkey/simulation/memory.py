@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from lowkey.durable import replace_file
+from lowkey.durable import read_numbers, replace_file
 from lowkey.errors import RunError
 from lowkey.federation import ClientState, Request
 from lowkey.types import ClientId
@@ -56,8 +56,6 @@ class Memory:
 
 def _read(path: Path) -> dict[ClientId, int]:
     try:
-        return {int(client): int(n) for client, n in json.loads(path.read_text(encoding="utf-8")).items()}
-    except (ValueError, AttributeError, TypeError) as error:
-        raise RunError(
-            f"{path} cannot be read ({error}); restore it from a copy: it counts contributions for the clients' limits"
-        ) from error
+        return {int(client): n for client, n in read_numbers(path).items()}
+    except ValueError as error:  # InvalidInput is one
+        raise RunError(f"{error}; restore it from a copy: it counts contributions for the clients' limits") from error

@@ -34,7 +34,7 @@ class Attempt:
     cohort : Cohort
         Who takes part.
     ledger : Ledger
-        Told what a private round costs, before its sum can be known.
+        Told what a private round costs, before its vectors are asked for.
     verify_keys : VerifyKeys
         Public keys of the enrolled clients; needed under secure aggregation.
     clock : StageClock

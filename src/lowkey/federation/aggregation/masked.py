@@ -6,12 +6,14 @@ from collections.abc import Generator, Iterable
 from dataclasses import replace
 from typing import TypeVar
 
+from lowkey.errors import RoundFailed
 from lowkey.federation.aggregation.attempt import Attempt, Outcome, Replies, Requests
 from lowkey.federation.aggregation.private import Pay, private_mean, words_of
 from lowkey.federation.records import Adverts, Confirmations, Invite, Request, Survivors, ToMember
 from lowkey.secagg import (
     Advert,
     Confirmation,
+    Masked,
     Revealed,
     SealedShares,
     Tally,
@@ -26,7 +28,7 @@ Message = TypeVar("Message", Advert, SealedShares, Confirmation, Revealed)
 
 
 def masked_mean(attempt: Attempt) -> Generator[Requests, Replies, Outcome]:
-    """Keys, shares, masked vectors, confirmations; then, after the price is paid, the shares that unmask the sum."""
+    """Keys and shares; then, after the price is paid, masked vectors, confirmations, shares that unmask the sum."""
     return (yield from private_mean(attempt, _masked_sum))
 
 
@@ -46,24 +48,41 @@ def _masked_sum(attempt: Attempt, pay: Pay) -> Generator[Requests, Replies, tupl
     replies = yield everyone((advert.sender for advert in adverts), Adverts(adverts=adverts))
     shared = _messages(attempt, replies, SealedShares)
     with clock.stage("unmask"):
-        deliveries = deliver(session, adverts, shared)
+        deliveries = deliver(session, adverts, shared, keys)
     tally = Tally(session, adverts, deliveries)
+    pay()
     replies = yield {client: replace(requests[client], message=delivery) for client, delivery in deliveries.items()}
+    bound = scheme.privacy.norm_bound(attempt.operator.num_measurements)
+    unproven: dict[ClientId, tuple[Words, Masked]] = {}
     for client, reply in replies:
-        if client in deliveries and (vector := words_of(attempt, reply, session.length)) is not None:
+        vector = words_of(attempt, reply, session.length) if client in deliveries else None
+        if vector is None or not isinstance(reply.message, Masked):
+            continue
+        if bound is None:
             with clock.stage("sum"):
-                tally.add(client, vector)
+                tally.add(client, vector, reply.message, keys)
+        elif client not in unproven and bound.is_sized(reply.message.proof):
+            unproven[client] = vector.copy(), reply.message
+    if bound is not None:
+        with clock.stage("verify"):
+            for client in sorted(bound.honest({c: said.proof for c, (_, said) in unproven.items()}, session.digest)):
+                tally.add(client, *unproven[client], keys)
     survivors = tally.close()
     replies = yield everyone(survivors, Survivors(survivors=survivors))
     confirmed = _messages(attempt, replies, Confirmation)
     with clock.stage("unmask"):
         confirmations = accept_confirmations(tally, confirmed, keys)
-    pay()
     witnesses = (confirmation.sender for confirmation in confirmations)
     replies = yield everyone(witnesses, Confirmations(confirmations=confirmations))
     revealed = _messages(attempt, replies, Revealed)
     with clock.stage("unmask"):
-        return unmask(tally, revealed), len(survivors)
+        total, blinding = unmask(tally, revealed, keys)
+    if bound is not None and not bound.opens([unproven[c][1].proof for c in survivors], total, blinding):
+        raise RoundFailed(
+            "the sum is not that of the vectors that members proved to be short, so it was not used, and its cost "
+            "stays in the ledger; look for a broken or hostile client"
+        )
+    return total, len(survivors)
 
 
 def _messages(attempt: Attempt, replies: Replies, kind: type[Message]) -> dict[ClientId, Message]:

@@ -18,16 +18,16 @@ def plain_mean(attempt: Attempt) -> Generator[Requests, Replies, Outcome]:
 
 def _plain_sum(attempt: Attempt, pay: Pay) -> Generator[Requests, Replies, tuple[Words, int]]:
     length = attempt.scheme.privacy.wire(attempt.operator.num_measurements).length
-    requests = attempt.requests
+    requests, bound = attempt.requests, attempt.scheme.privacy.norm_bound(attempt.operator.num_measurements)
+    pay()
     replies = yield requests
     total, missing = np.zeros(length, np.uint32), set(requests)
     for client, reply in replies:
         vector = words_of(attempt, reply, length) if client in missing else None
-        if vector is not None:
+        if vector is not None and (bound is None or bound.fits(vector)):
             missing.remove(client)
             with attempt.clock.stage("sum"):
                 total += vector
     survivors = len(requests) - len(missing)
     attempt.require_survivors(survivors)
-    pay()
     return total, survivors

@@ -1,4 +1,4 @@
-"""What both private aggregators do: make the price durable before the sum can be known, then read the sum."""
+"""What both private aggregators do: make the price durable before vectors are asked for, then read the sum."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lowkey.types import Words
 
 Pay: TypeAlias = Callable[[], None]
 IntegerSum: TypeAlias = Callable[[Attempt, Pay], Generator[Requests, Replies, tuple[Words, int]]]
-"""Adds up the members' integers; calls its second argument before it can know the sum. Returns sum and survivors."""
+"""Adds up the members' integers; calls its second argument before it asks for them. Returns sum and survivors."""
 
 
 def private_mean(attempt: Attempt, integer_sum: IntegerSum) -> Generator[Requests, Replies, Outcome]:
@@ -22,9 +22,9 @@ def private_mean(attempt: Attempt, integer_sum: IntegerSum) -> Generator[Request
 
     Guarantees
     ----------
-    With fewer survivors than the noise was scaled for, the attempt fails and nothing is released. Otherwise its price
-    is durable in the ledger before the sum can be known. A sum that is larger than honest members can make it is not
-    used; its price stays paid.
+    The price is durable in the ledger before the requests leave that ask for vectors, and stays paid however the
+    attempt ends: what a server has been sent it may keep. With fewer survivors than the noise was scaled for, the
+    attempt fails and nothing is released. A sum that is larger than honest members can make it is not used.
     """
     number, ledger, privacy = attempt.number, attempt.ledger, attempt.scheme.privacy
     event, paid = privacy.event(), False
@@ -38,7 +38,7 @@ def private_mean(attempt: Attempt, integer_sum: IntegerSum) -> Generator[Request
     try:
         total, survivors = yield from integer_sum(attempt, pay)
     except RoundFailed:
-        if paid:  # too few shares came to unmask the sum, so that nobody has learned it
+        if paid:
             ledger.abort(number, attempt.attempt)
         raise
     if paid:
