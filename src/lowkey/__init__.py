@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lowkey.errors import CannotContribute, LowkeyError
     from lowkey.experiments import Config, RunDirectory, load_config
     from lowkey.federation import SCHEMES, Client, Federation, Schedule, Scheme, scheme
-    from lowkey.learning import LocalSGD, Objective
+    from lowkey.learning import FullGradient, LinearHead, LocalSGD, Objective
     from lowkey.privacy import (
         ClientPrivacy,
         Epsilon,
@@ -62,7 +62,7 @@ _HOMES = {
     "errors": ("CannotContribute", "LowkeyError"),
     "experiments": ("Config", "RunDirectory", "load_config"),
     "federation": ("SCHEMES", "Client", "Federation", "Schedule", "Scheme", "scheme"),
-    "learning": ("LocalSGD", "Objective"),
+    "learning": ("FullGradient", "LinearHead", "LocalSGD", "Objective"),
     "privacy": (
         "ClientPrivacy", "Epsilon", "Event", "Ledger", "Plan", "Policy", "affordable_rounds", "calibrate_noise",
         "make_sampling", "plan", "released_epsilon", "server_epsilon",
@@ -91,10 +91,12 @@ __all__ = [
     "Event",
     "ExponentialAverage",
     "Federation",
+    "FullGradient",
     "LassoDecoder",
     "LastIterate",
     "LayeredDecoder",
     "Ledger",
+    "LinearHead",
     "LocalSGD",
     "LowPassDCT",
     "LowkeyError",

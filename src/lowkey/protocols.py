@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from lowkey.types import ClientId, Evaluation, FloatArray
 
 if TYPE_CHECKING:  # for type checking only: the seams depend on no room
     from lowkey.codec.result import Decoded
+    from lowkey.federation.aggregation import Part
     from lowkey.federation.records import Reply, Request
     from lowkey.secagg import Identity
 
@@ -140,6 +141,22 @@ class Trainer(Protocol):
     def train(self, weights: FloatArray, client: ClientId, rng: np.random.Generator) -> LocalUpdate: ...
 
 
+@runtime_checkable
+class BatchTrainer(Trainer, Protocol):
+    """A trainer that many small clients use at once.
+
+    ``train_batch`` gives for each client what ``train`` would have given, bit for bit, or the exception that it would
+    have raised. ``rng_of`` makes a client's generator; a trainer that draws nothing need not call it.
+    """
+
+    def train_batch(
+        self,
+        weights: FloatArray,
+        clients: Sequence[ClientId],
+        rng_of: Callable[[ClientId], np.random.Generator],
+    ) -> Sequence[LocalUpdate | Exception]: ...
+
+
 class Keys(Protocol):
     """Enrolment as one participant knows it. It must not reach participants through the server that sums."""
 
@@ -163,10 +180,11 @@ class Ask(Protocol):
     """A runtime: carries requests to clients and their replies back.
 
     Replies come in the order of the requests, as they become available; a client that is absent dropped out. A
-    reply's vector is valid only until the next reply is drawn, so that a runtime may reuse its memory.
+    reply's vector is valid only until the next reply is drawn, so that a runtime may reuse its memory. Where the
+    requests have a rule, a runtime may add up the replies of a block by it, and hand on the sum.
     """
 
-    def __call__(self, requests: Mapping[ClientId, Request]) -> Iterable[tuple[ClientId, Reply]]: ...
+    def __call__(self, requests: Mapping[ClientId, Request]) -> Iterable[tuple[ClientId, Reply] | Part]: ...
 
 
 Metrics: TypeAlias = Mapping[str, Any]

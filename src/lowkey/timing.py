@@ -6,25 +6,28 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from lowkey.types import ClientId
+
 
 class StageClock:
-    """Seconds by stage, and the stage that is running now, which error messages name."""
+    """Seconds by stage, and the stage and client that are at work now, which error messages name."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self.current = "idle"
+        self.client: ClientId | None = None
 
     @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        self.enter(name)
+    def stage(self, name: str, client: ClientId | None = None) -> Iterator[None]:
+        self.enter(name, client)
         started = time.perf_counter()
         yield
         self.add({name: time.perf_counter() - started})
         self.enter("idle")
 
-    def enter(self, name: str) -> None:
-        """Set the running stage; after an error it stays the stage that failed."""
-        self.current = name
+    def enter(self, name: str, client: ClientId | None = None) -> None:
+        """Set the running stage, and whose it is; after an error both stay what they were when it failed."""
+        self.current, self.client = name, client
 
     def add(self, seconds: Mapping[str, float]) -> None:
         for name, value in seconds.items():

@@ -19,7 +19,6 @@ from lowkey.errors import RoundFailed
 from lowkey.federation import Client, Federation, Reply, Request, RunState, Schedule, Scheme, Survivors, initial_state
 from lowkey.federation import scheme as make_scheme
 from lowkey.privacy import ClientPrivacy, Ledger, claimed_epsilon
-from lowkey.protocols import Ask
 from lowkey.rng import OSSecrets
 from lowkey.simulation import InProcess, SimulatedKeys
 from tests.attacks.test_vectors_that_left_for_nothing import MEMBERS, Crowd
@@ -40,7 +39,7 @@ class PowerCut(Exception):
 class OnceIn:
     """In the second round one answer to the last message is awaited in vain, or the process dies meanwhile."""
 
-    def __init__(self, ask: Ask, dies: bool) -> None:
+    def __init__(self, ask: InProcess, dies: bool) -> None:
         self._ask, self._dies, self._happened = ask, dies, 0
 
     def __call__(self, requests: Mapping[int, Request]) -> Iterator[tuple[int, Reply]]:

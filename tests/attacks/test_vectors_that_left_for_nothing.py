@@ -20,7 +20,6 @@ import pytest
 from lowkey.federation import Adverts, Client, Federation, Reply, Request, Schedule, Survivors, initial_state
 from lowkey.federation import scheme as make_scheme
 from lowkey.privacy import ClientPrivacy, Ledger, claimed_epsilon, server_epsilon
-from lowkey.protocols import Ask
 from lowkey.rng import OSSecrets
 from lowkey.simulation import InProcess, SimulatedKeys
 from tests.federation.test_round import DIMENSION, Pull
@@ -40,7 +39,7 @@ class Crowd(Pull):
 class Failing:
     """Carries everything, but in the first attempts most answers to one kind of message are lost."""
 
-    def __init__(self, ask: Ask, attempts: int, at: type) -> None:
+    def __init__(self, ask: InProcess, attempts: int, at: type) -> None:
         self._ask, self._attempts, self._at = ask, attempts, at
         self.vectors = 0  # attempts in which vectors were asked for
 

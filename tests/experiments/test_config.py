@@ -15,6 +15,7 @@ import lowkey
 from lowkey.errors import ConfigError, InvalidInput
 from lowkey.experiments import Config, find, load_config, override, parse, presets
 from lowkey.federation import PARTS, SCHEMES
+from lowkey.learning import LocalSGD
 from lowkey.privacy import claimed_epsilon
 
 PRIVATE: dict[str, Any] = {
@@ -114,7 +115,7 @@ def test_nothing_is_lost_on_the_way_through_a_table() -> None:
         "data": {"source": "bundled", "division": "dirichlet", "alpha": 0.25},
         "model": {"filters": [3, 5], "hidden": 7},
         "federation": {"scheme": "fl-cs-dp", "clients": 90, "cohort": 9, "min_clients": 1, "ledger": "/l.jsonl"},
-        "training": {"steps": 2, "batch_size": 3, "learning_rate": 0.5, "batches": "independent"},
+        "training": {"kind": "sgd", "steps": 2, "batch_size": 3, "learning_rate": 0.5, "batches": "independent"},
         "schedule": {"rounds": 4, "evaluate_every": 2, "attempts": 5},
         "codec": {"kind": "chunked-dct", "ratio": 0.5, "chunks": 6, "signs": True},
         "decoder": {"kind": "lasso", "lambda_factor": 2.0, "tolerance": 0.01, "max_iterations": 8},
@@ -311,6 +312,7 @@ def test_the_papers_twenty_rows() -> None:
     for name, config in rows.items():
         assert config.paper is not None
         assert (config.federation.clients, config.federation.cohort, config.schedule.rounds) == (6000, 100, 200)
+        assert isinstance(config.training, LocalSGD)
         assert (config.training.steps, config.training.batch_size) == (5, 10)
         assert (config.training.learning_rate, config.training.batches) == (0.215, "independent")
         scheme = config.resolve().scheme()

@@ -23,7 +23,7 @@ SECRETS = ReplaySecrets(3)
 Replies = Iterator[tuple[int, Reply]]
 
 
-def one_round(scheme: Scheme, trainer: Pull, wrap: Callable[[Ask], Ask]) -> RoundOutcome:
+def one_round(scheme: Scheme, trainer: Pull, wrap: Callable[[InProcess], Ask]) -> RoundOutcome:
     keys = SimulatedKeys(trainer.num_clients, SECRETS)
     ask = wrap(InProcess(Client(scheme=scheme, trainer=trainer, secrets=SECRETS, keys=keys)))
     flow = round_flow(
@@ -33,7 +33,7 @@ def one_round(scheme: Scheme, trainer: Pull, wrap: Callable[[Ask], Ask]) -> Roun
     return drive(flow, ask)
 
 
-def twice(ask: Ask) -> Ask:
+def twice(ask: InProcess) -> Ask:
     def answers(requests: Mapping[int, Request]) -> Replies:
         for client, reply in ask(requests):
             yield client, reply
@@ -51,7 +51,7 @@ def test_a_second_answer_is_not_added_to_a_private_sum_and_stops_an_open_round()
         one_round(scheme_for("fl-std"), Pull(), twice)
 
 
-def strangers(ask: Ask) -> Ask:
+def strangers(ask: InProcess) -> Ask:
     """After every exchange a client that is on no roster says what a member said."""
 
     def answers(requests: Mapping[int, Request]) -> Replies:
@@ -69,10 +69,10 @@ def test_strangers_are_not_heard(aggregation: str) -> None:
     assert disturbed.survivors == MEMBERS
 
 
-def confused(change: Callable[[Reply], Reply]) -> Callable[[Ask], Ask]:
+def confused(change: Callable[[Reply], Reply]) -> Callable[[InProcess], Ask]:
     """Five members answer the second exchange, and all after it, as ``change`` says."""
 
-    def wrap(ask: Ask) -> Ask:
+    def wrap(ask: InProcess) -> Ask:
         seen: dict[int, Reply] = {}
 
         def answers(requests: Mapping[int, Request]) -> Replies:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from lowkey.federation import Adverts, Confirmations, Invite, Reply, Request, Survivors
-from lowkey.protocols import Ask
 from lowkey.secagg import Delivery
+from lowkey.simulation import InProcess
 from lowkey.types import ClientId
 
 _STAGES = (Invite, Adverts, Delivery, Survivors, Confirmations)
@@ -22,7 +22,7 @@ class Vanishing:
         Without secure aggregation there is the vector alone, stage 2.
     """
 
-    def __init__(self, ask: Ask, stages: Mapping[ClientId, int]) -> None:
+    def __init__(self, ask: InProcess, stages: Mapping[ClientId, int]) -> None:
         self._ask, self._stages = ask, stages
 
     def __call__(self, requests: Mapping[ClientId, Request]) -> Iterator[tuple[ClientId, Reply]]:

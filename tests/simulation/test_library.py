@@ -41,7 +41,7 @@ def test_every_scheme_learns(name: str, workers: int) -> None:
     model = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 2))
     result = lowkey.simulate(
         scheme=scheme, model=model, clients=clients, test=test, rounds=25, workers=workers,
-        sgd=lowkey.LocalSGD(steps=3, batch_size=8, learning_rate=0.3),
+        training=lowkey.LocalSGD(steps=3, batch_size=8, learning_rate=0.3),
     )  # fmt: skip
     assert result.accuracy > 0.8
     assert len(result.metrics) == 25
@@ -136,7 +136,7 @@ def private(**changes: Any) -> lowkey.Scheme:
         (lambda: simulated(rounds=2.5), r"schedule\.rounds is 2\.5; it must be a whole number"),
         (lambda: simulated(rounds=0), r"schedule\.rounds is 0"),
         (lambda: simulated(rounds="auto"), r"schedule\.rounds is 'auto'"),
-        (lambda: simulated(sgd=lowkey.LocalSGD(steps=0)), r"training\.steps is 0"),
+        (lambda: simulated(training=lowkey.LocalSGD(steps=0)), r"training\.steps is 0"),
         (lambda: simulated(scheme=chunked(1e-9)), r"codec\.ratio is 1e-09"),
         (lambda: simulated(scheme=chunked(1e-9), workers=2), r"codec\.ratio is 1e-09"),
         (lambda: simulated(model=nn.Sequential(nn.Linear(5, 2), nn.BatchNorm1d(2))), "BatchNorm1d"),

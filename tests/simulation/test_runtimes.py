@@ -16,6 +16,7 @@ import pytest
 from lowkey import ChunkedDCT, ClientPrivacy
 from lowkey.errors import ClientFailed, InvalidInput
 from lowkey.federation import Client, Federation, Request, Schedule, Scheme, initial_state, scheme
+from lowkey.federation.aggregation import singly
 from lowkey.protocols import LocalUpdate
 from lowkey.rng import OSSecrets, ReplaySecrets, Secrets
 from lowkey.simulation import InProcess, WorkerPool
@@ -67,7 +68,7 @@ def test_replies_come_in_the_order_of_the_requests(kind: str) -> None:
     with runtime(kind, scheme_for("fl-std"), Pull(act=lambda c: time.sleep(0.02 * (c % 3)))) as ask:
         for number in (1, 2):
             requests = {c: Request(round=number, weights=ZEROS) for c in clients}
-            replies = [(c, r.round, r.weight, sent_vector(r).copy()) for c, r in ask(requests)]
+            replies = [(c, r.round, r.weight, sent_vector(r).copy()) for c, r in singly(ask(requests))]
             assert [c for c, *_ in replies] == clients
             for client, number_, weight, vector in replies:
                 alone = Pull().train(ZEROS, client, np.random.default_rng(0))
@@ -130,7 +131,7 @@ def test_an_abandoned_round_leaves_clean_workers() -> None:
         assert isinstance(replies, Generator)
         replies.close()
         ones = np.ones(DIMENSION, np.float32)
-        for client, reply in ask({c: Request(round=2, weights=ones) for c in range(9)}):
+        for client, reply in singly(ask({c: Request(round=2, weights=ones) for c in range(9)})):
             alone = Pull().train(ones, client, np.random.default_rng(0))
             np.testing.assert_allclose(
                 sent_vector(reply), alone.update * np.float32(reply.weight), rtol=1e-5, atol=1e-7

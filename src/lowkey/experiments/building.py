@@ -8,15 +8,15 @@ from typing import Any
 from lowkey.experiments.config import Config
 from lowkey.experiments.running import ServerParts
 from lowkey.federation import no_evaluation
-from lowkey.learning import ClientDatasets, TorchEvaluator, TorchTrainer, layer_sizes, model_vector
-from lowkey.protocols import Evaluator
+from lowkey.learning import ClientDatasets, TorchEvaluator, layer_sizes, make_trainer, model_vector
+from lowkey.protocols import Evaluator, Trainer
 
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment(ServerParts):
     """Everything that a simulation needs to start: the server's parts, and the trainer of all clients."""
 
-    trainer: TorchTrainer
+    trainer: Trainer
 
 
 def build(config: Config) -> Experiment:
@@ -42,7 +42,7 @@ def server_parts(config: Config, module: Any = None) -> ServerParts:
     )
 
 
-def trainer_of(config: Config, module: Any, clients: ClientDatasets) -> TorchTrainer:
+def trainer_of(config: Config, module: Any, clients: ClientDatasets) -> Trainer:
     """The trainer of the clients, on their data."""
     objective = config.find_task().objective(config.study)
-    return TorchTrainer(module, clients, config.training, objective=objective, device=config.runtime.device)
+    return make_trainer(module, clients, config.training, objective=objective, device=config.runtime.device)

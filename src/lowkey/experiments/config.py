@@ -15,16 +15,16 @@ from lowkey.errors import ConfigError, InvalidInput
 from lowkey.experiments.settings import DeploymentSettings, FederationSettings, Published, RuntimeSettings
 from lowkey.experiments.tables import to_record, to_table, unknown_key
 from lowkey.federation import PARTS, Schedule, Scheme, require_fit, require_promise, scheme, usual_parts
-from lowkey.learning import LocalSGD
+from lowkey.learning import TRAININGS, FullGradient, LocalSGD
 from lowkey.privacy import ClientPrivacy
 from lowkey.protocols import Codec, Decoder
+from lowkey.registry import Registry
 from lowkey.server import Averaging, Gather, Optimiser
 from lowkey.tasks import TASKS, Study, Task, find_task
 
 _CHOOSES = {"server": "optimiser"}  # the key of a table that names its part; "kind" in the others
-_FIXED = {
-    "training": LocalSGD, "schedule": Schedule, "runtime": RuntimeSettings, "deployment": DeploymentSettings,
-}  # fmt: skip
+_CHOSEN: dict[str, Registry[Any]] = {**PARTS, "training": TRAININGS}
+_FIXED = {"schedule": Schedule, "runtime": RuntimeSettings, "deployment": DeploymentSettings}
 _OPTIONAL = {"privacy": ClientPrivacy, "paper": Published}
 
 
@@ -40,8 +40,10 @@ class Config:
     data, model : records of the task
         The tables ``[data]`` and ``[model]``. For a task in a module of your own they stay plain tables until ``study``
         is read: a node reads the configuration for every message, and most messages do not need the module.
-    federation, training, schedule : FederationSettings, LocalSGD, Schedule
-        Who learns together, what a client does in a round, how many rounds there are.
+    federation, schedule : FederationSettings, Schedule
+        Who learns together, and how many rounds there are.
+    training : LocalSGD or FullGradient
+        What a client does in a round; ``kind`` chooses, "sgd" unless it is said.
     codec, decoder, gather, server, averaging : parts of a scheme
         Each table names its part (by ``kind``; in ``[server]`` by ``optimiser``) unless it is the usual one of the
         scheme.
@@ -59,7 +61,7 @@ class Config:
     data: Any
     model: Any
     federation: FederationSettings
-    training: LocalSGD = field(default_factory=LocalSGD)
+    training: LocalSGD | FullGradient = field(default_factory=LocalSGD)
     schedule: Schedule = field(default_factory=Schedule)
     codec: Codec
     decoder: Decoder
@@ -164,7 +166,7 @@ class Config:
         table: dict[str, Any] = {"name": self.name, "task": self.task, "seed": self.seed}
         for name in ("data", "model", "federation", *_FIXED):
             table[name] = to_table(getattr(self, name))
-        for name, registry in PARTS.items():
+        for name, registry in _CHOSEN.items():
             part = getattr(self, name)
             table[name] = {_CHOOSES.get(name, "kind"): registry.name_of(type(part)), **to_table(part)}
         for name in _OPTIONAL:
@@ -182,7 +184,7 @@ def parse(table: Mapping[str, Any]) -> Config:
     for key, kind in (("name", str), ("task", str), ("seed", int)):
         if type(rest[key]) is not kind:
             raise ConfigError(f"{key} is {rest[key]!r}; it must be {'text' if kind is str else 'a whole number'}")
-    known = ("name", "task", "seed", "data", "model", "federation", *_FIXED, *PARTS, *_OPTIONAL)
+    known = ("name", "task", "seed", "data", "model", "federation", *_FIXED, *_CHOSEN, *_OPTIONAL)
     if unknown := [key for key in rest if key not in known]:
         raise ConfigError("; ".join(unknown_key(key, known) for key in unknown))
     data, model = rest.get("data", {}), rest.get("model", {})
@@ -191,7 +193,7 @@ def parse(table: Mapping[str, Any]) -> Config:
         data, model = to_record("data", task.data, data), to_record("model", task.model_settings, model)
     try:
         federation = to_record("federation", FederationSettings, rest.get("federation", {}))
-        usual = usual_parts(federation.scheme)
+        usual = {**usual_parts(federation.scheme), "training": "sgd"}
         return Config(
             name=rest["name"],
             task=rest["task"],
@@ -200,7 +202,7 @@ def parse(table: Mapping[str, Any]) -> Config:
             model=model,
             federation=federation,
             **{name: to_record(name, kind, rest.get(name, {})) for name, kind in _FIXED.items()},
-            **{name: _part(name, usual[name], rest.get(name, {})) for name in PARTS},
+            **{name: _part(name, usual[name], rest.get(name, {})) for name in _CHOSEN},
             **{name: to_record(name, kind, rest[name]) for name, kind in _OPTIONAL.items() if name in rest},
         )
     except ConfigError:
@@ -210,10 +212,10 @@ def parse(table: Mapping[str, Any]) -> Config:
 
 
 def _part(section: str, usual: str, table: Mapping[str, Any]) -> Any:
-    """The part of a scheme that a table names, with its settings."""
+    """The part that a table names, with its settings."""
     if not isinstance(table, Mapping):
         raise ConfigError(f"{section} is {table!r}; it must be a table")
-    key, kinds = _CHOOSES.get(section, "kind"), PARTS[section]
+    key, kinds = _CHOOSES.get(section, "kind"), _CHOSEN[section]
     chosen = table.get(key, usual)
     kind, settings = kinds[chosen], {name: value for name, value in table.items() if name != key}
     for name in settings.keys() - _settings_of(kind):

@@ -1,6 +1,6 @@
 """Rounds and runs: schemes, the client, and the flow of a round at the server."""
 
-from lowkey.federation.aggregation import AGGREGATORS
+from lowkey.federation.aggregation import AGGREGATORS, Part, Rule, block_size
 from lowkey.federation.client import Attendance, Client, explain
 from lowkey.federation.records import (
     Adverts,
@@ -9,6 +9,7 @@ from lowkey.federation.records import (
     Invite,
     Reply,
     Request,
+    Requests,
     RoundOutcome,
     RoundRecord,
     RunState,
@@ -40,15 +41,19 @@ __all__ = [
     "Confirmations",
     "Federation",
     "Invite",
+    "Part",
     "Reply",
     "Request",
+    "Requests",
     "RoundOutcome",
     "RoundRecord",
+    "Rule",
     "RunState",
     "Schedule",
     "Scheme",
     "StoppedBy",
     "Survivors",
+    "block_size",
     "drive",
     "explain",
     "initial_state",

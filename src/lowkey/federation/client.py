@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
 
@@ -22,8 +23,8 @@ from lowkey.federation.records import (
 )
 from lowkey.federation.schemes import Scheme
 from lowkey.privacy import ClientLedger, Measurement, Policy, Terms, flip_coin
-from lowkey.protocols import Keys, Operator, Trainer
-from lowkey.rng import OSSecrets, Secrets, generator
+from lowkey.protocols import BatchTrainer, Keys, LocalUpdate, Operator, Trainer
+from lowkey.rng import BitSource, OSSecrets, Secrets, generator
 from lowkey.secagg import (
     Delivery,
     MemberState,
@@ -41,6 +42,17 @@ from lowkey.timing import StageClock
 from lowkey.types import ClientId, FloatArray, Words
 
 _LONGEST = 2000  # characters of a reason
+_Measured: TypeAlias = tuple[Measurement, float]
+
+
+class _Asked(NamedTuple):
+    """A client that was asked for a vector: its part in the masks if there are any, its secrets, whether it trains."""
+
+    state: ClientState
+    request: Request
+    member: MemberState | None
+    source: BitSource
+    trains: bool
 
 
 class Attendance:
@@ -101,6 +113,10 @@ class Client:
     clock: StageClock = field(default_factory=StageClock)
     attendance: Attendance = field(default_factory=Attendance)
 
+    def __post_init__(self) -> None:
+        if self.policy is not None and self.ledger is None:
+            raise InvalidInput("a client with a policy needs a ledger, by which the policy's limits are counted")
+
     def handle(self, state: ClientState, request: Request) -> tuple[ClientState, Reply]:
         """Answer one request.
 
@@ -120,15 +136,36 @@ class Client:
             In a scheme without privacy, where nothing hides that a client has nothing to send.
         """
         if request.message is not None and not isinstance(request.message, Delivery):
-            with self.clock.stage("agree"):
+            with self.clock.stage("agree", state.client):
                 return self._agree(state, request, request.message)
+        (answer,) = self.contribute([state], [request])
+        if isinstance(answer, CannotContribute):
+            raise answer
+        return answer
+
+    def contribute(
+        self, states: Sequence[ClientState], requests: Sequence[Request]
+    ) -> list[tuple[ClientState, Reply] | CannotContribute]:
+        """Answer requests for vectors, all of one attempt and with one model, for several clients that run here.
+
+        The same as one after the other, but they train together where the trainer can do that. In a scheme without
+        privacy, the reason stands in place of the answer of a client that has nothing to send.
+
+        Guarantees
+        ----------
+        As for :meth:`handle`. No client's vector depends on who else is in the batch.
+        """
+        number = requests[0].round
+        operator = self.scheme.operator(self.trainer.num_coordinates, number)  # 3
+        asked = [self._accept(state, request) for state, request in zip(states, requests, strict=True)]  # 4
+        measured = self._measure([one for one in asked if one.trains], number, operator)  # 5, 6
+        return [self._answer(one, measured.get(one.state.client), operator) for one in asked]  # 7, 8
+
+    def _accept(self, state: ClientState, request: Request) -> _Asked:
+        """Check a request for a vector, and decide whether the client's data may enter the sum."""
+        self.clock.enter("accept", state.client)
         if (request.round, request.attempt) <= state.answered:
             raise InvalidInput(f"round {request.round} was answered already; a second answer would spend privacy again")
-        after = replace(
-            state,
-            answered=(request.round, request.attempt),
-            contributions=state.contributions + (request.weights is not None),
-        )
         privacy = self.scheme.privacy
         if request.weights is None and not privacy.private:
             raise InvalidInput(
@@ -143,20 +180,34 @@ class Client:
         if isinstance(request.message, Delivery):
             member = self._member(state, request)
             check_delivery(member, request.message)  # what cannot be masked costs nothing
-        operator = self.scheme.operator(self.trainer.num_coordinates, request.round)  # 3
         source = self.secrets.source("noise", request.round, request.attempt, state.client)
-        measurement, weight = None, 1.0
-        if self._may_contribute(state, request, member) and flip_coin(source, privacy.sampling.coin):  # 4
-            measurement, weight = self._measure(state, request, operator)  # 5, 6
-        with self.clock.stage("protect"):  # 7, 8
-            vector = privacy.protect(
-                measurement, length=operator.num_measurements, clip_norm=request.clip_norm, source=source
+        trains = self._may_contribute(state, request, member) and flip_coin(source, privacy.sampling.coin)
+        return _Asked(state, request, member, source, trains)
+
+    def _answer(
+        self, asked: _Asked, measured: _Measured | CannotContribute | None, operator: Operator
+    ) -> tuple[ClientState, Reply] | CannotContribute:
+        """Protect what was measured, if anything was, and mask it where that was agreed."""
+        state, request, member = asked.state, asked.request, asked.member
+        if isinstance(measured, CannotContribute):
+            if not self.scheme.private:
+                return measured
+            measured = None
+        measurement, weight = measured or (None, 1.0)
+        with self.clock.stage("protect", state.client):
+            vector = self.scheme.privacy.protect(
+                measurement, length=operator.num_measurements, clip_norm=request.clip_norm, source=asked.source
             ).value
+        after = ClientState(
+            state.client,
+            answered=(request.round, request.attempt),
+            contributions=state.contributions + (request.weights is not None),
+        )
         reply = Reply(round=request.round, attempt=request.attempt, vector=_weighted(vector, weight), weight=weight)
         if member is not None:
             identity = self._keys.identity(state.client)
             proof = self._prove(member, request, cast(Words, vector), operator)
-            with self.clock.stage("mask"):
+            with self.clock.stage("mask", state.client):
                 member, masked, said = mask(member, request.message, vector, identity, proof)  # type: ignore[arg-type]
             after, reply = replace(after, member=member), replace(reply, vector=masked, message=said)
         return after, reply
@@ -167,27 +218,54 @@ class Client:
             raise InvalidInput("secure aggregation needs the keys of the enrolled clients; give them to the client")
         return self.keys
 
-    def _measure(self, state: ClientState, request: Request, operator: Operator) -> tuple[Measurement | None, float]:
-        """The compressed update and its weight; None instead of the update if the client is excused."""
-        assert request.weights is not None  # otherwise the client may not contribute
-        self.attendance.tried += 1
-        try:
-            with self.clock.stage("train"):
-                rng = generator(self.scheme.seed, "local training", request.round, state.client)
-                local = self.trainer.train(request.weights, state.client, rng)
-            with self.clock.stage("compress"):
-                measured = operator.forward(local.update)
-            if not checks.is_finite(measured):
-                raise CannotContribute(
-                    "its update holds NaN or infinite numbers; lower the learning rate or check the data"
-                )
-            weight = float(local.num_examples) if self.scheme.weight_by_examples else 1.0
-        except self.excused as error:
-            self.attendance.excuses.append(explain(error))
-            if not self.scheme.private:
-                raise CannotContribute(self.attendance.excuses[-1]) from error
-            return None, 1.0
-        return Measurement(measured), weight
+    def _measure(
+        self, asked: Sequence[_Asked], number: int, operator: Operator
+    ) -> dict[ClientId, _Measured | CannotContribute]:
+        """Compressed updates with their weights, or why there is none; anything but an excuse is raised."""
+        measured: dict[ClientId, _Measured | CannotContribute] = {}
+        self.attendance.tried += len(asked)
+        for one, trained in zip(asked, self._train(asked, number), strict=True):
+            client = one.state.client
+            try:
+                if isinstance(trained, Exception):
+                    self.clock.enter("train", client)
+                    raise trained
+                with self.clock.stage("compress", client):
+                    measurement = operator.forward(trained.update)
+                if not checks.is_finite(measurement):
+                    raise CannotContribute(
+                        "its update holds NaN or infinite numbers; lower the learning rate or check the data"
+                    )
+                weight = float(trained.num_examples) if self.scheme.weight_by_examples else 1.0
+                measured[client] = Measurement(measurement), weight
+            except self.excused as error:
+                self.attendance.excuses.append(explain(error))
+                measured[client] = CannotContribute(self.attendance.excuses[-1])
+                measured[client].__cause__ = error  # type: ignore[union-attr]
+        return measured
+
+    def _train(self, asked: Sequence[_Asked], number: int) -> Iterator[LocalUpdate | Exception]:
+        """What each client has learned, or the excuse of one that could not train."""
+
+        def rng_of(client: ClientId) -> np.random.Generator:
+            return generator(self.scheme.seed, "local training", number, client)
+
+        trainer = self.trainer
+        if len(asked) > 1 and isinstance(trainer, BatchTrainer):
+            weights = cast(FloatArray, asked[0].request.weights)
+            with self.clock.stage("train", asked[0].state.client):
+                updates = trainer.train_batch(weights, [one.state.client for one in asked], rng_of)
+            yield from updates
+            return
+        for one in asked:
+            client = one.state.client
+            try:
+                with self.clock.stage("train", client):
+                    update = trainer.train(cast(FloatArray, one.request.weights), client, rng_of(client))
+            except self.excused as error:
+                yield error
+            else:
+                yield update
 
     def _prove(self, member: MemberState, request: Request, vector: Words, operator: Operator) -> bytes:
         """The proof that this client's vector is short; empty where none was agreed."""
@@ -195,7 +273,7 @@ class Client:
         if bound is None:
             return b""
         source = self.secrets.source("proof", request.round, request.attempt, member.me)
-        with self.clock.stage("prove"):
+        with self.clock.stage("prove", member.me):
             hidden = blinding(member, request.message)  # type: ignore[arg-type]
             return bound.prove(vector, hidden, member.session.digest, member.me, source)
 

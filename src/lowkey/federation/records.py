@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lowkey.secagg import Advert, Confirmation, Delivery, Masked, MemberState, Revealed, SealedShares
@@ -11,6 +12,7 @@ from lowkey.server import State
 from lowkey.types import ClientId, Evaluation, FloatArray, Words
 
 if TYPE_CHECKING:
+    from lowkey.federation.aggregation.sums import Rule
     from lowkey.privacy import Epsilon
 
 
@@ -70,6 +72,43 @@ class Request:
     weights: FloatArray | None = field(default=None, repr=False)
     clip_norm: float | None = None
     message: ToMember | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class Requests(Mapping[ClientId, Request]):
+    """Requests by client, in blocks. A runtime may treat it as the mapping that it is.
+
+    Attributes
+    ----------
+    by_client : mapping
+        The requests, in the order in which replies are wanted.
+    block : int
+        How many clients make a block: what they send is added up first, and then the sums of blocks. It is fixed by
+        the roster and the model, so that sums of floats do not depend on the runtime.
+    rule : Rule or None
+        How the vectors of replies are read and added up. A runtime that has the replies of a block together may then
+        hand on their sum, a :class:`lowkey.federation.aggregation.Part`. With None every reply is needed by itself.
+    """
+
+    by_client: Mapping[ClientId, Request] = field(repr=False)
+    block: int = 1
+    rule: Rule | None = None
+
+    def __getitem__(self, client: ClientId) -> Request:
+        return self.by_client[client]
+
+    def __iter__(self) -> Iterator[ClientId]:
+        return iter(self.by_client)
+
+    def __len__(self) -> int:
+        return len(self.by_client)
+
+    @property
+    def blocks(self) -> Iterator[tuple[ClientId, ...]]:
+        """The clients of each block."""
+        clients = iter(self.by_client)
+        while block := tuple(islice(clients, self.block)):
+            yield block
 
 
 @dataclass(frozen=True, kw_only=True)

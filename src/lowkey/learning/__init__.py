@@ -5,34 +5,42 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lowkey.lazy import lazy_names
-from lowkey.learning.settings import LocalSGD
+from lowkey.learning.settings import TRAININGS, FullGradient, LocalSGD
 
 if TYPE_CHECKING:
     from lowkey.learning.datasets import ClientDatasets, Examples, SparseBatch
     from lowkey.learning.evaluate import TorchEvaluator
     from lowkey.learning.flat import FlatModel, layer_sizes, load_vector, model_vector
+    from lowkey.learning.heads import HeadTrainer, LinearHead
     from lowkey.learning.local_sgd import TorchTrainer
     from lowkey.learning.metrics import Metrics, accuracy, auroc, calibration, logistic_loss, rare_event_metrics
     from lowkey.learning.models import SparseLinear, keras_initialise
     from lowkey.learning.objective import CLASSIFICATION, Choice, Loss, Objective, balanced_rows
+    from lowkey.learning.trainers import make_trainer, usual_objective, usual_training
 
 _HOMES = {
     "datasets": ("ClientDatasets", "Examples", "SparseBatch"),
     "evaluate": ("TorchEvaluator",),
     "flat": ("FlatModel", "layer_sizes", "load_vector", "model_vector"),
+    "heads": ("HeadTrainer", "LinearHead"),
     "local_sgd": ("TorchTrainer",),
     "metrics": ("Metrics", "accuracy", "auroc", "calibration", "logistic_loss", "rare_event_metrics"),
     "models": ("SparseLinear", "keras_initialise"),
     "objective": ("CLASSIFICATION", "Choice", "Loss", "Objective", "balanced_rows"),
+    "trainers": ("make_trainer", "usual_objective", "usual_training"),
 }
 __getattr__ = lazy_names(__name__, _HOMES)
 
 __all__ = [
     "CLASSIFICATION",
+    "TRAININGS",
     "Choice",
     "ClientDatasets",
     "Examples",
     "FlatModel",
+    "FullGradient",
+    "HeadTrainer",
+    "LinearHead",
     "LocalSGD",
     "Loss",
     "Metrics",
@@ -49,6 +57,9 @@ __all__ = [
     "layer_sizes",
     "load_vector",
     "logistic_loss",
+    "make_trainer",
     "model_vector",
     "rare_event_metrics",
+    "usual_objective",
+    "usual_training",
 ]

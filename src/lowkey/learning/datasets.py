@@ -6,8 +6,10 @@ from collections.abc import Callable, Sized
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+import numpy as np
 import scipy.sparse
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, default_collate
 
@@ -44,6 +46,14 @@ def as_rows(examples: Examples, device: str = "cpu") -> tuple[Any, Tensor]:
     if not labels.is_floating_point():
         labels = labels.long()
     return (inputs if _is_sparse(inputs) else _tensor(inputs, device)), labels
+
+
+def as_arrays(examples: Examples) -> tuple[Any, NDArray[Any]]:
+    """The same as NumPy arrays, for computations without PyTorch; sparse inputs stay a SciPy array."""
+    inputs, targets = _pair(examples)
+    if not _is_sparse(inputs):
+        inputs = np.asarray(inputs, np.float32)
+    return inputs, np.asarray(targets)
 
 
 def dense(inputs: Any, device: str = "cpu") -> Tensor:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
@@ -41,13 +40,14 @@ class Objective:
     def check(self, outputs: Tensor, targets: Tensor) -> None:
         """Refuse labels that no class of the model has; a loss of your own must check its labels itself."""
         if self.loss is F.cross_entropy and outputs.ndim == 2 and not targets.is_floating_point():
-            _require_labels(targets, outputs.shape[1] - 1)
+            require_labels(targets.numpy(force=True), outputs.shape[1] - 1)
         elif self.loss is logistic_loss:
-            _require_labels(targets, 1)
+            require_labels(targets.numpy(force=True), 1)
 
 
-def _require_labels(targets: Tensor, largest: int) -> None:
-    low, high = (float(extreme) for extreme in torch.aminmax(targets))
+def require_labels(targets: NDArray[Any], largest: int) -> None:
+    """Refuse labels outside 0 … ``largest``."""
+    low, high = float(targets.min()), float(targets.max())
     if not (low >= 0 and high <= largest):
         strange = high if low >= 0 else low
         raise InvalidInput(f"a label is {strange:g}; it must lie in 0 … {largest}, the classes of the model")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lowkey import checks
+from lowkey.registry import Registry
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,3 +36,32 @@ class LocalSGD:
         checks.at_least("training.batch_size", self.batch_size, 1)
         checks.positive("training.learning_rate", self.learning_rate)
         checks.one_of("training.batches", self.batches, ("epochs", "independent"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FullGradient:
+    """A few steps of gradient descent on all of a client's examples at once, for a convex head in closed form.
+
+    Parameters
+    ----------
+    steps : int
+        Steps per round. With 1, the update is the client's gradient times minus the rate.
+    learning_rate : float
+        η, the rate of the local steps.
+    l2 : float
+        λ ≥ 0; λ/2 times the squared norm of the weights, biases left out, is added to the mean loss.
+    """
+
+    steps: int = 1
+    learning_rate: float = 1.0
+    l2: float = 0.0
+
+    def __post_init__(self) -> None:
+        checks.at_least("training.steps", self.steps, 1)
+        checks.positive("training.learning_rate", self.learning_rate)
+        checks.not_negative("training.l2", self.l2)
+
+
+TRAININGS: Registry[type[LocalSGD] | type[FullGradient]] = Registry(
+    "training.kind", {"sgd": LocalSGD, "full-gradient": FullGradient}
+)

@@ -18,16 +18,18 @@ from lowkey.federation import (
     released_model,
 )
 from lowkey.learning import (
-    CLASSIFICATION,
     ClientDatasets,
     Examples,
+    FullGradient,
     LocalSGD,
     Objective,
     TorchEvaluator,
-    TorchTrainer,
     layer_sizes,
     load_vector,
+    make_trainer,
     model_vector,
+    usual_objective,
+    usual_training,
 )
 from lowkey.privacy import Epsilon
 from lowkey.protocols import Evaluator, Observer
@@ -69,7 +71,7 @@ def simulate(
     clients: ClientDatasets,
     test: Examples | None = None,
     rounds: int,
-    sgd: LocalSGD | None = None,
+    training: LocalSGD | FullGradient | None = None,
     objective: Objective | None = None,
     evaluate: Evaluator | None = None,
     workers: int | Literal["auto"] = "auto",
@@ -84,17 +86,19 @@ def simulate(
     scheme : Scheme
         From :func:`lowkey.scheme`. Where its privacy has a target ε, the run stops before a round that would exceed it.
     model : torch.nn.Module
-        Its trainable float32 parameters are learned. Layers that keep running statistics are refused.
+        Its trainable float32 parameters are learned. Layers that keep running statistics are refused. Many small
+        clients are quickest with a :class:`lowkey.LinearHead`.
     clients : sequence of datasets
         One for each client: pairs (inputs, targets) or map-style datasets; they may be made on access.
     test : dataset or None
         Held-out data, in the same form. With None the model is evaluated by ``evaluate``, or not at all.
     rounds : int
         How many rounds to run.
-    sgd : LocalSGD
-        Local steps, batch size and rate.
+    training : LocalSGD or FullGradient
+        What a client does in a round: local steps and their rate. By default SGD, and full gradients for a head.
     objective : Objective
-        Loss, metrics and choice of examples; by default cross-entropy and accuracy on all examples.
+        Loss, metrics and choice of examples; by default cross-entropy and accuracy on all examples (for a head with one
+        output, its logistic loss).
     evaluate : function
         Your own evaluation of a model vector, instead of the objective's on ``test``.
     workers : int or "auto"
@@ -119,11 +123,11 @@ def simulate(
             "datasets; pass clients=len(clients) to lowkey.scheme"
         )
     scheme = scheme.for_layers(layer_sizes(model))
-    objective, schedule = objective or CLASSIFICATION, Schedule(rounds=rounds)
+    objective, schedule = objective or usual_objective(model), Schedule(rounds=rounds)
     if evaluate is None:
         evaluate = no_evaluation if test is None else TorchEvaluator(model, test, objective=objective, device=device)
     clock, secrets = StageClock(), secrets or OSSecrets()
-    trainer = TorchTrainer(model, clients, sgd or LocalSGD(), objective=objective, device=device)
+    trainer = make_trainer(model, clients, training or usual_training(model), objective=objective, device=device)
     records: list[RoundRecord] = []
     keys = SimulatedKeys(len(clients), secrets)
     with open_runtime(

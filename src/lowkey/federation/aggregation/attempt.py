@@ -7,16 +7,17 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
 from lowkey.errors import RoundFailed
-from lowkey.federation.records import Reply, Request, RunState
+from lowkey.federation.aggregation.sums import Part, Rule, block_size
+from lowkey.federation.records import Reply, Request, Requests, RunState, ToMember
 from lowkey.federation.schemes import Scheme
 from lowkey.privacy import Cohort, Ledger, Mean
 from lowkey.protocols import Operator
-from lowkey.secagg import VerifyKeys
+from lowkey.secagg import Delivery, VerifyKeys
 from lowkey.timing import StageClock
 from lowkey.types import ClientId
 
-Requests: TypeAlias = Mapping[ClientId, Request]
-Replies: TypeAlias = Iterable[tuple[ClientId, Reply]]
+Replies: TypeAlias = Iterable[tuple[ClientId, Reply] | Part]
+"""Answers in the order of the requests; where these have a rule, a runtime may hand on the sums of whole blocks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,12 +57,28 @@ class Attempt:
         """S of this round; None where nothing is clipped."""
         return self.scheme.privacy.clip_norm if self.state.clip_norm is None else self.state.clip_norm
 
-    @property
-    def requests(self) -> Requests:
+    def vectors(self, rule: Rule) -> Requests:
         """Requests that ask every member for its vector; members that only add noise get no model."""
+        return self._in_blocks(self._contributions(), rule)
+
+    def masked_vectors(self, deliveries: Mapping[ClientId, Delivery]) -> Requests:
+        """The same under masks, with what each member needs to make its own."""
+        asked = self._contributions()
+        return self._in_blocks({c: replace(asked[c], message=delivery) for c, delivery in deliveries.items()})
+
+    def step(self, clients: Iterable[ClientId], message: ToMember) -> Requests:
+        """Requests of a step without vectors."""
+        return self._in_blocks(
+            dict.fromkeys(clients, Request(round=self.number, attempt=self.attempt, message=message))
+        )
+
+    def _contributions(self) -> dict[ClientId, Request]:
         noise_only = Request(round=self.number, attempt=self.attempt, clip_norm=self.clip_norm)
         contributors = dict.fromkeys(self.cohort.contributors, replace(noise_only, weights=self.state.weights))
         return contributors | dict.fromkeys(self.cohort.noise_only, noise_only)
+
+    def _in_blocks(self, requests: dict[ClientId, Request], rule: Rule | None = None) -> Requests:
+        return Requests(requests, block=block_size(self.cohort.size, self.state.weights.size), rule=rule)
 
     def require_survivors(self, answered: int) -> None:
         """Fail, before anything is released, if too few members have answered."""

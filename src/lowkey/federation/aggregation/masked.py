@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
-from dataclasses import replace
+from collections.abc import Generator
 from typing import TypeVar
 
 from lowkey.errors import RoundFailed
-from lowkey.federation.aggregation.attempt import Attempt, Outcome, Replies, Requests
-from lowkey.federation.aggregation.private import Pay, private_mean, words_of
-from lowkey.federation.records import Adverts, Confirmations, Invite, Request, Survivors, ToMember
+from lowkey.federation.aggregation.attempt import Attempt, Outcome, Replies
+from lowkey.federation.aggregation.private import IntegerRule, Pay, private_mean
+from lowkey.federation.aggregation.sums import singly
+from lowkey.federation.records import Adverts, Confirmations, Invite, Requests, Survivors
 from lowkey.secagg import (
     Advert,
     Confirmation,
@@ -33,29 +33,26 @@ def masked_mean(attempt: Attempt) -> Generator[Requests, Replies, Outcome]:
 
 
 def _masked_sum(attempt: Attempt, pay: Pay) -> Generator[Requests, Replies, tuple[Words, int]]:
-    scheme, requests, keys, clock = attempt.scheme, attempt.requests, attempt.verify_keys, attempt.clock
+    scheme, keys, clock, rule = attempt.scheme, attempt.verify_keys, attempt.clock, IntegerRule.of(attempt)
     terms = scheme.terms(attempt.state.weights.size, attempt.number)
     roster = attempt.cohort.roster
     session = scheme.session(attempt.ledger.run, attempt.number, attempt.attempt, roster, terms)
 
-    def everyone(clients: Iterable[ClientId], message: ToMember) -> Requests:
-        return dict.fromkeys(clients, Request(round=attempt.number, attempt=attempt.attempt, message=message))
-
-    replies = yield everyone(roster, Invite(run=session.run, roster=roster))
+    replies = yield attempt.step(roster, Invite(run=session.run, roster=roster))
     offered = _messages(attempt, replies, Advert)
     with clock.stage("unmask"):
         adverts = accept_adverts(session, offered, keys)
-    replies = yield everyone((advert.sender for advert in adverts), Adverts(adverts=adverts))
+    replies = yield attempt.step((advert.sender for advert in adverts), Adverts(adverts=adverts))
     shared = _messages(attempt, replies, SealedShares)
     with clock.stage("unmask"):
         deliveries = deliver(session, adverts, shared, keys)
     tally = Tally(session, adverts, deliveries)
     pay()
-    replies = yield {client: replace(requests[client], message=delivery) for client, delivery in deliveries.items()}
-    bound = scheme.privacy.norm_bound(attempt.operator.num_measurements)
+    replies = yield attempt.masked_vectors(deliveries)
+    bound = rule.bound
     unproven: dict[ClientId, tuple[Words, Masked]] = {}
-    for client, reply in replies:
-        vector = words_of(attempt, reply, session.length) if client in deliveries else None
+    for client, reply in singly(replies):
+        vector = rule.words(reply) if client in deliveries else None
         if vector is None or not isinstance(reply.message, Masked):
             continue
         if bound is None:
@@ -68,12 +65,12 @@ def _masked_sum(attempt: Attempt, pay: Pay) -> Generator[Requests, Replies, tupl
             for client in sorted(bound.honest({c: said.proof for c, (_, said) in unproven.items()}, session.digest)):
                 tally.add(client, *unproven[client], keys)
     survivors = tally.close()
-    replies = yield everyone(survivors, Survivors(survivors=survivors))
+    replies = yield attempt.step(survivors, Survivors(survivors=survivors))
     confirmed = _messages(attempt, replies, Confirmation)
     with clock.stage("unmask"):
         confirmations = accept_confirmations(tally, confirmed, keys)
     witnesses = (confirmation.sender for confirmation in confirmations)
-    replies = yield everyone(witnesses, Confirmations(confirmations=confirmations))
+    replies = yield attempt.step(witnesses, Confirmations(confirmations=confirmations))
     revealed = _messages(attempt, replies, Revealed)
     with clock.stage("unmask"):
         total, blinding = unmask(tally, revealed, keys)
@@ -90,6 +87,6 @@ def _messages(attempt: Attempt, replies: Replies, kind: type[Message]) -> dict[C
     members = set(attempt.cohort.roster)
     return {
         client: reply.message
-        for client, reply in replies
+        for client, reply in singly(replies)
         if client in members and attempt.belongs(reply) and isinstance(reply.message, kind)
     }

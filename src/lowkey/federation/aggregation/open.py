@@ -5,50 +5,55 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Generator
-from typing import cast
+from dataclasses import dataclass
+from typing import ClassVar, NoReturn, cast
 
 import numpy as np
 
 from lowkey import checks
 from lowkey.errors import ClientFailed, InvalidInput
-from lowkey.federation.aggregation.attempt import Attempt, Outcome, Replies, Requests
-from lowkey.federation.records import Reply
+from lowkey.federation.aggregation.attempt import Attempt, Outcome, Replies
+from lowkey.federation.aggregation.sums import sum_of
+from lowkey.federation.records import Reply, Requests
 from lowkey.types import ClientId, FloatArray
 
 
 def open_mean(attempt: Attempt) -> Generator[Requests, Replies, Outcome]:
     """The weighted mean of all answers; the attempt fails if too few clients answer."""
-    requests, length = attempt.requests, attempt.operator.num_measurements
+    length = attempt.operator.num_measurements
+    requests = attempt.vectors(OpenRule(number=attempt.number, attempt=attempt.attempt, length=length))
     replies = yield requests
-    total, weight, norms = np.zeros(length, np.float32), 0.0, []
-    missing = set(requests)
-    for client, reply in replies:
-        vector = _vector(attempt, client, reply, missing)
-        missing.remove(client)
-        with attempt.clock.stage("sum"):
-            total += vector
-            weight += reply.weight
-            norms.append(float(np.linalg.norm(vector)) / reply.weight)
-    attempt.require_survivors(len(norms))
+    added = sum_of(requests, replies, attempt.clock)
+    attempt.require_survivors(added.survivors)
     mean = attempt.scheme.privacy.read_sum(
-        total, length=length, clip_norm=attempt.clip_norm, survivors=len(norms), weight=weight
+        added.total, length=length, clip_norm=attempt.clip_norm, survivors=added.survivors, weight=added.weight
     )
-    return Outcome(mean=mean, survivors=len(norms), median_norm=statistics.median(norms))
+    return Outcome(mean=mean, survivors=added.survivors, median_norm=statistics.median(added.norms))
 
 
-def _vector(attempt: Attempt, client: ClientId, reply: Reply, missing: set[ClientId]) -> FloatArray:
-    """The vector of a reply; a vector that cannot be used is a defect, and the error names its client."""
-    if client not in missing:
+@dataclass(frozen=True, kw_only=True)
+class OpenRule:
+    """Satisfies :class:`lowkey.federation.aggregation.sums.Rule`: what cannot be used is a defect, and is named."""
+
+    number: int
+    attempt: int
+    length: int
+    dtype: ClassVar[type[np.float32]] = np.float32
+    keeps_norms: ClassVar[bool] = True
+
+    def read(self, client: ClientId, reply: Reply) -> FloatArray:
+        if (reply.round, reply.attempt) != (self.number, self.attempt):
+            raise ClientFailed(client, "reply", f"it answers round {reply.round} instead of {self.number}")
+        if reply.vector is None:
+            raise ClientFailed(client, "reply", "it has no vector")
+        vector = cast(FloatArray, reply.vector)
+        try:
+            checks.vector_of("its vector", vector, self.length)
+        except InvalidInput as error:
+            raise ClientFailed(client, "reply", str(error)) from error
+        if not (reply.weight > 0 and math.isfinite(reply.weight)):
+            raise ClientFailed(client, "reply", f"its weight is {reply.weight}; it must be finite and above 0")
+        return vector
+
+    def refuse(self, client: ClientId) -> NoReturn:
         raise ClientFailed(client, "reply", "it was not asked, or has answered already")
-    if not attempt.belongs(reply):
-        raise ClientFailed(client, "reply", f"it answers round {reply.round} instead of {attempt.number}")
-    if reply.vector is None:
-        raise ClientFailed(client, "reply", "it has no vector")
-    vector = cast(FloatArray, reply.vector)
-    try:
-        checks.vector_of("its vector", vector, attempt.operator.num_measurements)
-    except InvalidInput as error:
-        raise ClientFailed(client, "reply", str(error)) from error
-    if not (reply.weight > 0 and math.isfinite(reply.weight)):
-        raise ClientFailed(client, "reply", f"its weight is {reply.weight}; it must be finite and above 0")
-    return vector

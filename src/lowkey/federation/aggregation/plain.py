@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from typing import cast
 
-import numpy as np
-
-from lowkey.federation.aggregation.attempt import Attempt, Outcome, Replies, Requests
-from lowkey.federation.aggregation.private import Pay, private_mean, words_of
+from lowkey.federation.aggregation.attempt import Attempt, Outcome, Replies
+from lowkey.federation.aggregation.private import IntegerRule, Pay, private_mean
+from lowkey.federation.aggregation.sums import sum_of
+from lowkey.federation.records import Requests
 from lowkey.types import Words
 
 
@@ -17,17 +18,9 @@ def plain_mean(attempt: Attempt) -> Generator[Requests, Replies, Outcome]:
 
 
 def _plain_sum(attempt: Attempt, pay: Pay) -> Generator[Requests, Replies, tuple[Words, int]]:
-    length = attempt.scheme.privacy.wire(attempt.operator.num_measurements).length
-    requests, bound = attempt.requests, attempt.scheme.privacy.norm_bound(attempt.operator.num_measurements)
+    requests = attempt.vectors(IntegerRule.of(attempt))
     pay()
     replies = yield requests
-    total, missing = np.zeros(length, np.uint32), set(requests)
-    for client, reply in replies:
-        vector = words_of(attempt, reply, length) if client in missing else None
-        if vector is not None and (bound is None or bound.fits(vector)):
-            missing.remove(client)
-            with attempt.clock.stage("sum"):
-                total += vector
-    survivors = len(requests) - len(missing)
-    attempt.require_survivors(survivors)
-    return total, survivors
+    added = sum_of(requests, replies, attempt.clock)
+    attempt.require_survivors(added.survivors)
+    return cast(Words, added.total), added.survivors

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import TypeAlias, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, TypeAlias, cast
 
 import numpy as np
 
 from lowkey.errors import RoundFailed
-from lowkey.federation.aggregation.attempt import Attempt, Outcome, Replies, Requests
-from lowkey.federation.records import Reply
-from lowkey.types import Words
+from lowkey.federation.aggregation.attempt import Attempt, Outcome, Replies
+from lowkey.federation.records import Reply, Requests
+from lowkey.types import ClientId, Words
+
+if TYPE_CHECKING:
+    from lowkey.privacy.proofs import NormBound
 
 Pay: TypeAlias = Callable[[], None]
 IntegerSum: TypeAlias = Callable[[Attempt, Pay], Generator[Requests, Replies, tuple[Words, int]]]
@@ -54,9 +58,32 @@ def private_mean(attempt: Attempt, integer_sum: IntegerSum) -> Generator[Request
     return Outcome(mean=mean, survivors=survivors)
 
 
-def words_of(attempt: Attempt, reply: Reply, length: int) -> Words | None:
-    """The vector of a private reply; None if it cannot be added, so that its sender counts as dropped out."""
-    vector = reply.vector
-    if not attempt.belongs(reply) or vector is None:
-        return None
-    return cast(Words, vector) if vector.shape == (length,) and vector.dtype == np.uint32 else None
+@dataclass(frozen=True, kw_only=True)
+class IntegerRule:
+    """Satisfies :class:`lowkey.federation.aggregation.sums.Rule`: who sends what cannot be added has dropped out."""
+
+    number: int
+    attempt: int
+    length: int
+    bound: NormBound | None = None
+    dtype: ClassVar[type[np.uint32]] = np.uint32
+    keeps_norms: ClassVar[bool] = False
+
+    @classmethod
+    def of(cls, attempt: Attempt) -> IntegerRule:
+        privacy, length = attempt.scheme.privacy, attempt.operator.num_measurements
+        wire, bound = privacy.wire(length), privacy.norm_bound(length)
+        return cls(number=attempt.number, attempt=attempt.attempt, length=wire.length, bound=bound)
+
+    def read(self, client: ClientId, reply: Reply) -> Words | None:
+        vector = self.words(reply)
+        return vector if vector is not None and (self.bound is None or self.bound.fits(vector)) else None
+
+    def words(self, reply: Reply) -> Words | None:
+        """The integers of a reply, masked or not; None if they cannot be added."""
+        vector = reply.vector
+        if vector is None or (reply.round, reply.attempt) != (self.number, self.attempt):
+            return None
+        return cast(Words, vector) if vector.shape == (self.length,) and vector.dtype == np.uint32 else None
+
+    def refuse(self, client: ClientId) -> None: ...

@@ -1,0 +1,254 @@
+"""Convex heads: softmax and logistic regression, trained in closed form by many clients at once.
+
+A client's gradient is two products of matrices: scores X·Wᵀ, and Rᵀ·X with R the difference of predicted and true
+classes. A client with fewer examples than features takes all steps after the first in the space of its examples: there
+the weights are W + Aᵀ·X, so the scores follow from those of the first step and X·Xᵀ, and a step costs next to nothing.
+
+Clients with equally many examples are stacked. NumPy multiplies each matrix of a stack by itself, so that a client gets
+the same bits whoever is in its batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import scipy.special
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
+from torch import nn
+
+from lowkey import checks
+from lowkey.errors import CannotContribute, InvalidInput
+from lowkey.learning.datasets import ClientDatasets, as_arrays
+from lowkey.learning.metrics import logistic_loss
+from lowkey.learning.models import SparseLinear
+from lowkey.learning.objective import CLASSIFICATION, Objective, require_labels
+from lowkey.learning.settings import FullGradient
+from lowkey.protocols import LocalUpdate
+from lowkey.types import ClientId, FloatArray
+
+
+class LinearHead(SparseLinear):
+    """Softmax regression, or logistic regression where there is one output; its first weights are zeros.
+
+    Parameters
+    ----------
+    features : int
+        Numbers of an example; inputs with more axes are flattened.
+    outputs : int
+        Number of classes; 1 for a yes or no, whose logit is the output.
+    bias : bool
+        Whether there is a number for each output that no feature is multiplied by.
+    """
+
+    takes_sparse_rows = True
+
+    def __init__(self, features: int, outputs: int, *, bias: bool = True) -> None:
+        checks.at_least("features", features, 1)
+        checks.at_least("outputs", outputs, 1)
+        super().__init__(features, outputs, bias=bias)
+
+    def reset_parameters(self) -> None:
+        nn.init.zeros_(self.weight)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+    def forward(self, inputs: Any) -> torch.Tensor:
+        return super().forward(inputs.flatten(1) if isinstance(inputs, torch.Tensor) else inputs)
+
+
+class HeadTrainer:
+    """Gradient descent on a :class:`LinearHead`; satisfies :class:`lowkey.protocols.BatchTrainer`.
+
+    Parameters
+    ----------
+    head : LinearHead
+        The model; only its shape is used.
+    clients : ClientDatasets
+        One dataset per client; rows may be a SciPy sparse array.
+    training : FullGradient
+        Steps, rate and penalty.
+    objective : Objective
+        Its loss must be cross-entropy, or the logistic loss for one output.
+    """
+
+    def __init__(
+        self,
+        head: LinearHead,
+        clients: ClientDatasets,
+        training: FullGradient,
+        *,
+        objective: Objective = CLASSIFICATION,
+    ) -> None:
+        fitting = logistic_loss if head.out_features == 1 else F.cross_entropy
+        if objective.loss is not fitting:
+            raise InvalidInput(
+                f"a head with {head.out_features} output(s) is trained by {fitting.__name__}, but the objective has "
+                f"the loss {getattr(objective.loss, '__name__', objective.loss)!r}; train it by LocalSGD instead"
+            )
+        self._clients, self._training, self._choice = clients, training, objective.choice
+        self._features, self._outputs, self._bias = head.in_features, head.out_features, head.bias is not None
+        self.num_clients = len(clients)
+        self.num_coordinates = self._outputs * (self._features + self._bias)
+
+    def limit_threads(self, threads: int) -> None:
+        torch.set_num_threads(threads)
+
+    def train(self, weights: FloatArray, client: ClientId, rng: np.random.Generator) -> LocalUpdate:
+        """Change of the model after the local steps, starting from ``weights``."""
+        (update,) = self.train_batch(weights, [client], lambda _client: rng)
+        if isinstance(update, Exception):
+            raise update
+        return update
+
+    def train_batch(
+        self, weights: FloatArray, clients: Sequence[ClientId], rng_of: Callable[[ClientId], np.random.Generator]
+    ) -> list[LocalUpdate | Exception]:
+        """What :meth:`train` gives for each of some clients, computed together."""
+        results: list[LocalUpdate | Exception | None] = [None] * len(clients)
+        stacks: dict[int, list[tuple[int, NDArray[Any], NDArray[Any], int]]] = {}
+        for place, client in enumerate(clients):
+            try:
+                inputs, targets, count = self._examples(client, rng_of)
+            except Exception as error:
+                results[place] = error
+                continue
+            stacks.setdefault(len(targets), []).append((place, inputs, targets, count))
+        with _blas().limit(limits=1, user_api="blas"):  # with several threads, sums would depend on their number
+            for stack in stacks.values():
+                for part in [stack] if not scipy.sparse.issparse(stack[0][1]) else [[one] for one in stack]:
+                    updates = self._descend(weights, *_stacked(part))
+                    for (place, _, _, count), update in zip(part, updates, strict=True):
+                        results[place] = LocalUpdate(update, count)
+        return results  # type: ignore[return-value]
+
+    def _examples(
+        self, client: ClientId, rng_of: Callable[[ClientId], np.random.Generator]
+    ) -> tuple[Any, NDArray[np.intp], int]:
+        """The rows that a client uses in this round, their classes, and how many examples it has."""
+        try:
+            inputs, targets = as_arrays(self._clients[client])
+            count = len(targets)
+            if self._choice is not None:
+                chosen = self._choice(targets, rng_of(client))
+                inputs, targets = inputs[chosen], targets[chosen]
+            if not scipy.sparse.issparse(inputs):
+                inputs = inputs.reshape(len(targets), -1)
+            if inputs.shape[1] != self._features:
+                raise InvalidInput(f"an example has {inputs.shape[1]} numbers; the head takes {self._features}")
+            require_labels(targets, max(1, self._outputs - 1))
+            return inputs, targets.astype(np.intp, copy=False), count
+        except CannotContribute:
+            raise
+        except InvalidInput as error:
+            raise InvalidInput(f"data of client {client}: {error}") from error
+
+    def _descend(self, weights: FloatArray, inputs: Any, targets: NDArray[np.intp]) -> FloatArray:
+        """Updates of a stack of clients, one a row.
+
+        X is ``inputs`` (clients, examples, features), or one client's sparse rows.
+        """
+        W, b = self._split(weights)
+        start = inputs @ W.T if b is None else inputs @ W.T + b
+        start = start.reshape(*targets.shape, self._outputs)
+        if self._training.steps == 1:
+            moved = np.float32(-self._training.learning_rate) * self._residuals(start, targets)
+            return self._combine(weights, inputs, moved, 1.0 - self._penalty)
+        if inputs.shape[-2] <= self._features:
+            return self._in_the_space_of_examples(weights, inputs, targets, start)
+        return self._step_by_step(weights, inputs, targets, start)
+
+    @property
+    def _penalty(self) -> float:
+        """By how much one step shrinks the weights."""
+        return self._training.learning_rate * self._training.l2
+
+    def _in_the_space_of_examples(
+        self, weights: FloatArray, inputs: Any, targets: NDArray[np.intp], start: FloatArray
+    ) -> FloatArray:
+        """All steps by X·Xᵀ: after some of them the weights are s·W + Aᵀ·X, and the biases b + Σ R."""
+        rate, shrink = np.float32(self._training.learning_rate), np.float32(1.0 - self._penalty)
+        gram = inputs @ inputs.swapaxes(-1, -2) if inputs.ndim == 3 else (inputs @ inputs.T).toarray()[None]
+        b = self._split(weights)[1]
+        linear, scale = start if b is None else start - b, np.float32(1.0)
+        moved, bias = np.zeros_like(start), np.zeros((len(start), 1, self._outputs), np.float32)
+        for _ in range(self._training.steps):
+            scores = scale * linear + gram @ moved
+            if b is not None:
+                scores += b + bias
+            change = -rate * self._residuals(scores, targets)
+            moved, scale = shrink * moved + change, scale * shrink
+            bias += change.sum(1, keepdims=True)
+        return self._combine(weights, inputs, moved, float(scale), bias)
+
+    def _step_by_step(
+        self, weights: FloatArray, inputs: Any, targets: NDArray[np.intp], start: FloatArray
+    ) -> FloatArray:
+        """All steps on the weights themselves, for clients with more examples than features."""
+        rate, scores = np.float32(self._training.learning_rate), start
+        now = np.repeat(weights[None], len(targets), axis=0)
+        for step in range(self._training.steps):
+            if step:
+                stacked = [self._split(row) for row in now]
+                scores = np.stack(
+                    [
+                        (x @ W.T if b is None else x @ W.T + b).reshape(-1, self._outputs)
+                        for x, (W, b) in zip(inputs if inputs.ndim == 3 else [inputs], stacked, strict=True)
+                    ]
+                )
+            change = self._combine(weights, inputs, -rate * self._residuals(scores, targets), 1.0)
+            if self._penalty:
+                now[:, : self._outputs * self._features] *= np.float32(1.0 - self._penalty)
+            now += change
+        return now - weights
+
+    def _residuals(self, scores: FloatArray, targets: NDArray[np.intp]) -> FloatArray:
+        """Predicted minus true classes over the number of examples: the gradient of the mean loss by the scores."""
+        predicted: FloatArray
+        if self._outputs == 1:
+            predicted = scipy.special.expit(scores)
+            predicted -= targets[..., None].astype(np.float32)
+        else:
+            predicted = np.exp(scores - scores.max(-1, keepdims=True))
+            predicted /= predicted.sum(-1, keepdims=True)
+            predicted -= targets[..., None] == np.arange(self._outputs)
+        predicted /= np.float32(targets.shape[-1])
+        return predicted
+
+    def _combine(
+        self, weights: FloatArray, inputs: Any, moved: FloatArray, scale: float, bias: FloatArray | None = None
+    ) -> FloatArray:
+        """Rows of Aᵀ·X + (s − 1)·W and the changes of the biases, with A the stack ``moved``."""
+        updates = np.empty((len(moved), self.num_coordinates), np.float32)
+        size = self._outputs * self._features
+        change = updates[:, :size].reshape(-1, self._outputs, self._features)
+        if inputs.ndim == 3:
+            np.matmul(moved.swapaxes(-1, -2), inputs, out=change)
+        else:
+            change[0] = (inputs.T @ moved[0]).T
+        if scale != 1.0:
+            updates[:, :size] += np.float32(scale - 1.0) * weights[:size]
+        if self._bias:
+            updates[:, size:] = moved.sum(1) if bias is None else bias[:, 0]
+        return updates
+
+    def _split(self, weights: FloatArray) -> tuple[FloatArray, FloatArray | None]:
+        """Weights (outputs, features) and biases of a model vector."""
+        size = self._outputs * self._features
+        return weights[:size].reshape(self._outputs, self._features), weights[size:] if self._bias else None
+
+
+def _stacked(examples: list[tuple[int, Any, NDArray[np.intp], int]]) -> tuple[Any, NDArray[np.intp]]:
+    inputs, targets = [one[1] for one in examples], np.stack([one[2] for one in examples])
+    return (inputs[0] if scipy.sparse.issparse(inputs[0]) else np.stack(inputs)), targets
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
