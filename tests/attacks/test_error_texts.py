@@ -132,9 +132,9 @@ class Node:
             "push_message": lambda _client, reply, _context: self.replies.append(reply),
             "push_task_output": lambda *, details, **_: self.details.append(details),
             "flwr_exit": lambda **_: exits.pop()(),
-            "install_from_fab": runtime.install_from_fab,  # the guard changes these two; both are put back
-            "get_load_client_app_fn": runtime.get_load_client_app_fn,
         }
+        for name in ("install_from_fab", "get_load_client_app_fn"):  # the guard changes them; they are put back
+            without_a_network[name] = getattr(runtime, name)
         for name, instead in without_a_network.items():
             monkeypatch.setattr(runtime, name, instead)
         monkeypatch.setattr(sys, "path", [*sys.path])
