@@ -53,6 +53,44 @@ def test_replacing_leaves_no_other_file(tmp_path: Path) -> None:
     assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("content", b"new")]
 
 
+def test_two_writers_do_not_touch_each_others_half_written_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, sync = tmp_path / "content", os.fsync
+
+    def another_writer(handle: int) -> None:
+        monkeypatch.setattr(os, "fsync", sync)
+        replace_file(path, b"of the second")
+        assert path.read_bytes() == b"of the second"
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", another_writer)
+    replace_file(path, b"of the first")
+    assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("content", b"of the first")]
+
+
+def test_replacing_in_vain_leaves_no_other_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_handle: int) -> None:
+        raise OSError("no space left on device")
+
+    path = tmp_path / "content"
+    path.write_bytes(b"old")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="no space left"):
+        replace_file(path, b"new")
+    assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("content", b"old")]
+
+
+@pytest.mark.parametrize(("umask", "found"), [(0, 0o644), (0o077, 0o600)])
+def test_a_replaced_file_is_no_more_open_than_the_umask_says(tmp_path: Path, umask: int, found: int) -> None:
+    before = os.umask(umask)
+    try:
+        replace_file(tmp_path / "content", b"new")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "content").stat().st_mode & 0o777 == found
+
+
 HOLD = """
 import os, sys, time
 from pathlib import Path

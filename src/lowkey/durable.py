@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import secrets
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, Self
 
@@ -14,14 +15,20 @@ _COMPARED = 512  # bytes at the end of a file; in a ledger, more than the hash o
 
 
 def replace_file(path: Path, content: bytes, *, mode: int = 0o644) -> None:
-    """Replace the content of a file atomically; nobody can do more with it than ``mode`` says, whatever the umask."""
-    partial = path.with_name(f".{path.name}.partial")
-    partial.unlink(missing_ok=True)  # one that a crash has left may have another mode
-    with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    """Replace the content of a file atomically; nobody can do more with it than ``mode`` says, whatever the umask.
+
+    Of several writers at the same time the last one wins, with its whole content.
+    """
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")  # no other writer has this name
+    try:
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
     _sync_directory(path.parent)
 
 

@@ -40,7 +40,8 @@ DEFENDS = (
 
 NESTED = b"[" * 100_000
 LONG = b"9" * 400
-HUGE_POLICY = b"""min_noise_multiplier = %b
+HUGE_POLICY = b"""format = 1
+min_noise_multiplier = %b
 min_roster = 3
 min_honest = 3
 min_tolerated_colluders = 0
@@ -147,6 +148,13 @@ def test_a_directory_in_place_of_a_file_is_refused(tmp_path: Path, kind: str) ->
     file = tmp_path / NAMES.get(kind, "file")
     file.mkdir(mode=0o700)
     assert outcome(READERS[kind], file) == "refused"
+
+
+def test_it_is_the_number_that_a_policy_is_refused_for(tmp_path: Path) -> None:
+    file = tmp_path / "policy.toml"
+    file.write_bytes(HUGE_POLICY % b"1.0")
+    file.chmod(0o600)
+    assert outcome(READERS["policy"], file) == "accepted"
 
 
 def outcome(reader: Callable[[Path], object], file: Path) -> str:

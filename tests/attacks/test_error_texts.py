@@ -2,26 +2,39 @@
 
 A cell of a hospital's file holds a name and a birth date where an age should be. The loader refuses it, as it should,
 and quotes the cell, so that the hospital can find it. The message went to the server, in the node's answer.
+
+An app may also read the file when it is imported, before Lowkey has anything to say: Flower makes its answer from
+whatever is raised there.
 """
 
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from flwr.app import Message
+from flwr.app import Context, Message, RecordDict
+from flwr.cli.build import build_fab_from_disk
+from flwr.supercore.fab import Fab
+from flwr.supercore.run import Run
+from flwr.supercore.task_identity import TaskIdentity
+from flwr.supernode.runtime import run_clientapp as runtime
 
 from lowkey.deployment import read_status
+from lowkey.deployment.apps import app_hash, new_app
+from lowkey.deployment.guard import approve, guard
 from lowkey.experiments import RunDirectory
 from lowkey.tasks.mortality import parts
-from tests.flower.loopback import Setting, reason_of
+from tests.flower.loopback import RUN, Setting, reason_of
 from tests.tasks.mortality.tables import diabetes, write
 
 DEFENDS = (
     "Of an error at a node only its kind leaves, such as DataError; the text, which may quote data, stays in the "
-    "node's own log and status.json. A node of a private scheme that can no longer read its data answers a round with "
+    "node's own log and status.json. So it is with an app that fails while it is loaded, of which the log alone "
+    "tells. A node of a private scheme that can no longer read its data answers a round with "
     "zeros and noise, and does not drop out."
 )
 CELL = "Maria Silva 02.03.1947"
@@ -95,3 +108,50 @@ def test_a_scheme_without_privacy(tmp_path: Path, steps: list[str]) -> None:
     hospitals.setting.serve()
     assert RunDirectory.open(hospitals.setting.out).metrics()[0]["survivors"] == HOSPITALS - 1
     assert "Maria" not in hospitals.everything_the_server_has()
+
+
+class Node:
+    """Flower's own program for one message, with what it sends to the server: an answer, and how the task ended."""
+
+    def __init__(self, home: Path, app: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.replies, self.details = list[Message](), list[str]()
+        TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = RUN, 1, 1
+        message = Message(RecordDict(), 1000, "query.hello")
+        message.metadata.__dict__["_message_id"] = "1"
+        context = Context(run_id=RUN, node_id=1000, node_config={}, state=RecordDict(), run_config={})
+        run = Run.create_empty(RUN)
+        run.fab_id, run.fab_version = f"lowkey/{app.name}", "1.0.0"
+        task = message, context, run, Fab("", build_fab_from_disk(app), {})
+        exits: list[Callable[[], None]] = []
+        without_a_network: dict[str, object] = {
+            "event": lambda *_: None,
+            "RuntimeHttpClient": SimpleNamespace(from_server_address=lambda **_: SimpleNamespace(close=lambda: None)),
+            "HeartbeatSender": lambda _: SimpleNamespace(start=lambda: None, is_running=False),
+            "register_signal_handlers": lambda *, exit_handlers, **_: exits.extend(exit_handlers),
+            "pull_task_input": lambda _: task,
+            "push_message": lambda _client, reply, _context: self.replies.append(reply),
+            "push_task_output": lambda *, details, **_: self.details.append(details),
+            "flwr_exit": lambda **_: exits.pop()(),
+        }
+        for name in ("install_from_fab", "get_load_client_app_fn"):  # the guard changes them; they are put back
+            without_a_network[name] = getattr(runtime, name)
+        for name, instead in without_a_network.items():
+            monkeypatch.setattr(runtime, name, instead)
+        monkeypatch.setattr(sys, "path", [*sys.path])
+        approve(home / "approved.txt", app_hash(app), app.name)
+        guard(runtime, home / "approved.txt", home / "fresh")
+        runtime.run_clientapp("127.0.0.1:9094", "token", insecure=True)
+
+
+@pytest.mark.parametrize("raised", ["ValueError", "SystemExit"])
+def test_an_app_that_fails_while_it_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], raised: str
+) -> None:
+    app = new_app(tmp_path / f"fails-with-{raised.lower()}")
+    module = next(app.glob("*/client_app.py"))
+    module.write_text(f"raise {raised}('row of {CELL}')\n" + module.read_text())
+    node = Node(tmp_path, app, monkeypatch)
+    assert [f"the app cannot be loaded ({raised})" in reason_of(reply) for reply in node.replies] == [True]
+    assert node.details == [reason_of(node.replies[0])]
+    assert "Maria" not in node.details[0]
+    assert CELL in capfd.readouterr().err  # the hospital's own log

@@ -18,7 +18,7 @@ from lowkey.errors import ConfigError
 from lowkey.experiments import load_config
 from lowkey.federation import Request
 from lowkey.flower import client_app
-from lowkey.privacy import ClientLedger, Policy
+from lowkey.privacy import ClientLedger
 from tests.attacks.asking_nodes import SMALL, LyingServer, Refused
 from tests.cli.command import lowkey
 from tests.flower.loopback import OPEN, PRIVATE, Setting
@@ -97,5 +97,4 @@ def _write_policy(server: LyingServer, *, min_noise_multiplier: float) -> None:
     fields = {"min_roster": 4, "min_honest": 3, "min_tolerated_colluders": 0, "max_participations": 100}
     policy = {"min_noise_multiplier": min_noise_multiplier, **fields, "max_epsilon": 1e4, "delta": 1e-5}
     lines = "".join(f"{name} = {value}\n" for name, value in policy.items())
-    versioned = "format" if hasattr(Policy, "to_toml") else "# format"
-    (server.node(0) / "policy.toml").write_text(f"{versioned} = 1\n{lines}")
+    (server.node(0) / "policy.toml").write_text(f"format = 1\n{lines}")

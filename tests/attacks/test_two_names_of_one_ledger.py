@@ -45,7 +45,6 @@ def population(tmp_path: Path) -> Path:
     path = tmp_path / "population.jsonl"
     with Ledger(path, run="earlier"):
         pass
-    path.touch()
     return path
 
 

@@ -6,6 +6,7 @@ import io
 import os
 import subprocess
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -93,8 +94,8 @@ class Runtime(SimpleNamespace):
         self.installed.append(directory)
         return Path("/apps/elsewhere") if directory is None else directory / "apps/one"
 
-    def _loader(self, **options: Any) -> Any:
-        return options
+    def _loader(self, **options: Any) -> Callable[..., Any]:
+        return lambda *_names: options
 
 
 def test_what_runs_is_what_was_just_unpacked(tmp_path: Path) -> None:
@@ -103,7 +104,7 @@ def test_what_runs_is_what_was_just_unpacked(tmp_path: Path) -> None:
     guard(runtime, tmp_path / "approved.txt", tmp_path / "fresh")
     runtime.install_from_fab(app, skip_prompt=True)
     assert runtime.installed == [tmp_path / "fresh"]
-    loaded = runtime.get_load_client_app_fn(default_app_ref="", app_path=None, multi_app=True)
+    loaded = runtime.get_load_client_app_fn(default_app_ref="", app_path=None, multi_app=True)("id", "1", "hash")
     assert loaded["app_path"] == str(tmp_path / "fresh/apps/one")
 
 
@@ -131,6 +132,35 @@ def test_what_cannot_be_unpacked_tells_the_server_its_kind_alone(
     assert "st-ann" not in str(refused.value)
     assert refused.value.__suppress_context__
     assert "/srv/st-ann/tmp" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("raised", [ValueError, ImportError, SystemExit, GeneratorExit])
+def test_what_cannot_be_loaded_tells_the_server_its_kind_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], raised: type[BaseException]
+) -> None:
+    def broken(*_names: str) -> None:
+        raise raised("row of Maria Silva")
+
+    runtime = Runtime()
+    runtime.get_load_client_app_fn = lambda **_options: broken
+    guard(runtime, tmp_path / "approved.txt", tmp_path / "fresh")
+    load = runtime.get_load_client_app_fn(default_app_ref="", app_path=None, multi_app=True)
+    with pytest.raises(PolicyRefused) as refused:
+        load("id", "1", "hash")
+    assert str(refused.value) == f"the app cannot be loaded ({raised.__name__}); the node's own log says why"
+    assert refused.value.__suppress_context__
+    assert "row of Maria Silva" in capsys.readouterr().err
+
+
+def test_ctrl_c_while_an_app_is_loaded_stays_what_it_is(tmp_path: Path) -> None:
+    def interrupted(*_names: str) -> None:
+        raise KeyboardInterrupt
+
+    runtime = Runtime()
+    runtime.get_load_client_app_fn = lambda **_options: interrupted
+    guard(runtime, tmp_path / "approved.txt", tmp_path / "fresh")
+    with pytest.raises(KeyboardInterrupt):
+        runtime.get_load_client_app_fn()("id", "1", "hash")
 
 
 def test_a_runtime_that_the_guard_does_not_know_is_not_run(tmp_path: Path) -> None:

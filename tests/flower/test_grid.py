@@ -16,9 +16,9 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
 from lowkey.deployment import read_status
 from lowkey.errors import ConfigError, LowkeyError, RoundFailed
-from lowkey.experiments import RunDirectory
+from lowkey.experiments import RunDirectory, load_config
 from lowkey.experiments.checkpoints import unpack
-from lowkey.flower.node import REPLAY_VARIABLE
+from lowkey.flower.node import REPLAY_VARIABLE, read_app_config
 from lowkey.flower.wire import VERSION
 from lowkey.privacy import ClientLedger, Ledger, server_epsilon
 from lowkey.rng import ReplaySecrets
@@ -252,6 +252,13 @@ def test_known_nodes_are_not_bothered(tmp_path: Path) -> None:
     worked = [client for client, kind in setting.grid.asked if kind != "query.hello"]
     assert sorted(greeted) == list(range(6))
     assert len(worked) == 4
+
+
+def test_nodes_mask_their_sums_whatever_the_settings_say(tmp_path: Path) -> None:
+    (tmp_path / "lowkey.toml").write_text(load_config("demo/fl-cs-dp", ["privacy.aggregation=plain"]).to_toml())
+    privacy = read_app_config(tmp_path / "lowkey.toml").privacy
+    assert privacy is not None
+    assert privacy.aggregation == "masked"
 
 
 def test_secrets_are_wiped_after_use_and_bound_to_one_attempt(tmp_path: Path) -> None:

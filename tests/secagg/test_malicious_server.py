@@ -11,6 +11,7 @@ from lowkey import secagg
 from lowkey.errors import InvalidInput, ProtocolViolation
 from lowkey.rng import BitSource, ReplaySecrets
 from lowkey.secagg import Advert, Confirmation, Delivery, Identity
+from lowkey.secagg.messages import sign_advert
 from tests.secagg.cohort import Cohort, make_session, make_vectors, next_attempt
 
 SESSION = make_session(10, 8, 1)
@@ -34,6 +35,13 @@ def signed(cohort: Cohort, client: int, session: secagg.Session = SESSION) -> Ad
 
 def swap(adverts: tuple[Advert, ...], client: int, other: Advert) -> tuple[Advert, ...]:
     return tuple(sorted((other if a.sender == client else a for a in adverts), key=lambda a: a.sender))
+
+
+def weak(cohort: Cohort, client: int, *, sealing_key: bytes = b"", mask_key: bytes = b"") -> Advert:
+    """An advert that a colluding member has signed, with a key of small order: everybody knows what it agrees on."""
+    true = key_of(cohort, client)
+    keys = sealing_key or true.sealing_key, mask_key or true.mask_key
+    return sign_advert(SESSION, cohort.identities[client], *keys, true.seed_digest)
 
 
 def key_of(cohort: Cohort, client: int) -> Advert:
@@ -76,6 +84,18 @@ ADVERT_ATTACKS: dict[str, tuple[Callable[[Cohort], tuple[Advert, ...]], str]] = 
     "a member with less noise": (
         lambda c: swap(c.adverts, PEER, signed(c, PEER, replace(SESSION, terms=b"less noise".ljust(32)))),
         "not signed",
+    ),
+    "a sealing key of small order": (
+        lambda c: swap(c.adverts, PEER, weak(c, PEER, sealing_key=bytes(32))),
+        f"the seal key of client {PEER} is unusable",
+    ),
+    "a mask key of order 2": (
+        lambda c: swap(c.adverts, PEER, weak(c, PEER, mask_key=bytes(32))),
+        f"the mask key of client {PEER} is unusable",
+    ),
+    "a mask key of order 4": (
+        lambda c: swap(c.adverts, PEER, weak(c, PEER, mask_key=b"\1".ljust(32, b"\0"))),
+        f"the mask key of client {PEER} is unusable",
     ),
     "a member with a lower threshold": (
         lambda c: swap(c.adverts, PEER, signed(c, PEER, replace(SESSION, min_survivors=9))),

@@ -157,6 +157,18 @@ def test_a_worker_that_does_not_end_is_killed(state: str, monkeypatch: pytest.Mo
         assert all(map(is_gone, processes))
 
 
+def test_workers_that_do_not_end_are_waited_for_together() -> None:
+    with within(60), sigterm_raises():  # one after the other would take 40 seconds
+        pool = Pool([work] * 8)
+        processes = pids(pool)
+        for process in processes:
+            os.kill(process, signal.SIGSTOP)
+        began = time.monotonic()
+        pool.close()
+    assert time.monotonic() - began < pool_module._END_SECONDS + pool_module._KILL_SECONDS
+    assert all(map(is_gone, processes))
+
+
 def test_results_come_in_order_however_long_jobs_take() -> None:
     jobs = [0.03, 1, 2, 0.02, 3, 4, 0.01, 5]
     with Pool([work] * 3) as pool:

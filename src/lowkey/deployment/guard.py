@@ -10,7 +10,8 @@ Guarantees
 Code and settings that are not on the list do not run at the node. It fails closed: also when the list is missing, or
 when Flower has changed so much that the guard finds nothing to guard. This rests on the PATH of the node's executor:
 the guard is in it, and Flower's own programs are not, or only after the guard. An app runs no compiled code from a
-cache that an earlier process has left.
+cache that an earlier process has left. Of an app that cannot be unpacked or loaded the server hears the kind of the
+error alone.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ import io
 import os
 import shlex
 import sys
+import traceback
 import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -148,19 +152,33 @@ def guard(runtime: Any, approved: Path, directory: Path) -> None:
         except ConfigError as error:  # its text is for the node's owner: Flower tells the server what is raised here
             print(error, file=sys.stderr)
             raise PolicyRefused("no list of approved apps can be used at this node; its own log says why") from None
-        try:
+        with _kind_alone("the app cannot be unpacked"):
             unpacked = install(bundle, directory, skip_prompt=True)
-        except Exception as error:  # likewise
-            print(f"the app cannot be unpacked: {error}", file=sys.stderr)
-            raise PolicyRefused(
-                f"the app cannot be unpacked ({type(error).__name__}); the node's own log says why"
-            ) from None
         return unpacked
 
-    def load_unpacked(**_options: Any) -> Any:
-        return loader(default_app_ref="", app_path=str(unpacked), multi_app=True)
+    def load_unpacked(**_options: Any) -> Callable[..., Any]:
+        load = loader(default_app_ref="", app_path=str(unpacked), multi_app=True)
+
+        def load_app(*names: str) -> Any:
+            with _kind_alone("the app cannot be loaded"):  # its modules are imported here, and may read data
+                return load(*names)
+
+        return load_app
 
     runtime.install_from_fab, runtime.get_load_client_app_fn = install_approved, load_unpacked
+
+
+@contextmanager
+def _kind_alone(what: str) -> Iterator[None]:
+    """Of an error only its kind goes on to Flower, which tells it to the server; its text, to the node's own log."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # also of a library that gives up in its own way
+        print(f"{what}:", file=sys.stderr)
+        traceback.print_exc()
+        raise PolicyRefused(f"{what} ({type(error).__name__}); the node's own log says why") from None
 
 
 def import_flower() -> tuple[Any, Any]:

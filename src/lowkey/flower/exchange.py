@@ -36,6 +36,12 @@ def exchange(
     An answer belongs to the message that it answers, whatever sender it names. This tells apart answers that were not
     asked for, second answers, and errors that Flower makes on behalf of a node.
 
+    Which message that is, the answer's own metadata say, as its sender has written them. A node that wants to answer
+    in the place of another must name the message that the other one got. Its id is a SHA-256 hash of, among others,
+    the number of the other node, which is 64 random bits that nodes are not told of each other, so it cannot be
+    guessed. Should somebody learn it, a private scheme loses no more than a dropout: greetings and all that members
+    send under masks are signed by the client, and what has the wrong signature is left out.
+
     Parameters
     ----------
     contents : mapping of Key to tuple of int and RecordDict

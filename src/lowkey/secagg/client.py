@@ -22,6 +22,7 @@ from lowkey.secagg.keys import (
     Identity,
     VerifyKeys,
     agreement_key,
+    is_usable,
     pair_key,
     public_key,
     random_bytes,
@@ -127,7 +128,8 @@ def share(
     Guarantees
     ----------
     The member continues only with at least ``min_survivors`` distinct members of the roster, all enrolled, all of whom
-    signed for an equal session, this client's own advert unchanged among them.
+    signed for an equal session, this client's own advert unchanged among them. Keys of neighbours with which no secret
+    can be agreed on are refused here, before privacy is spent.
     """
     _require_stage(state, Stage.ADVERTISED)
     session, me = state.session, state.me
@@ -143,6 +145,9 @@ def share(
 
     points = session.neighbours_of(me)
     present = {advert.sender: advert for advert in adverts if advert.sender in points}
+    for peer, advert in present.items():
+        if not is_usable(advert.mask_key):  # here, because ``mask`` comes after privacy is spent
+            raise ProtocolViolation(f"the mask key of client {peer} is unusable; leave this attempt")
     own = agreement_key(state.sealing_secret)
     keys = {peer: pair_key(session, b"seal", own, me, present[peer].sealing_key, peer) for peer in present}
     seed_shares, mask_shares = (

@@ -9,6 +9,7 @@ import pickle
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,7 +26,8 @@ Result = TypeVar("Result")
 
 AHEAD = 3  # jobs of a worker: one that it does, one queued behind it, one whose result waits to be taken
 _QUEUED = 2
-_END_SECONDS = 5.0
+_END_SECONDS = 5.0  # for all workers together, as the next
+_KILL_SECONDS = 2.0
 _SIGNALS = {signal.SIGINT, signal.SIGTERM}
 
 
@@ -54,9 +56,9 @@ class Pool(Generic[Job, Result]):
 
     Guarantees
     ----------
-    Ending the pool takes a few seconds at most, whatever its workers do. They do not inherit the parent's handling of
-    signals, not even for a moment: Ctrl-C is the parent's business, and SIGTERM ends a worker at once. A worker that
-    dies is noticed, and one whose parent has died ends.
+    Ending the pool takes a few seconds at most, whatever its workers do and however many they are. They do not inherit
+    the parent's handling of signals, not even for a moment: Ctrl-C is the parent's business, and SIGTERM ends a worker
+    at once. A worker that dies is noticed, and one whose parent has died ends.
     """
 
     def __init__(self, work: Sequence[Callable[[Job], Result]]) -> None:
@@ -87,11 +89,12 @@ class Pool(Generic[Job, Result]):
         """End all workers; safe to call twice."""
         for worker in self._workers:
             worker.process.terminate()
+        self._join_all(_END_SECONDS)
         for worker in self._workers:
-            worker.process.join(_END_SECONDS)
             if worker.process.is_alive():  # it is stopped, or its job has changed what SIGTERM does
                 worker.process.kill()
-                worker.process.join(_END_SECONDS)
+        self._join_all(_KILL_SECONDS)
+        for worker in self._workers:
             worker.connection.close()
         self._workers = []
 
@@ -120,6 +123,12 @@ class Pool(Generic[Job, Result]):
             self._collect()
         for worker in self._workers:
             worker.finished.clear()
+
+    def _join_all(self, seconds: float) -> None:
+        """Wait until all workers have ended, and no longer than this for all of them together."""
+        deadline = time.monotonic() + seconds
+        for worker in self._workers:
+            worker.process.join(max(0.0, deadline - time.monotonic()))
 
     def _hand_out(self, jobs: Iterator[Job], order: deque[_Worker[Job, Result]]) -> bool:
         """Give jobs to all workers that have room; whether there was a job."""
