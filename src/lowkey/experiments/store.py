@@ -98,6 +98,8 @@ class RunDirectory:
     def lock(self) -> None:
         """Make sure that no other process works on this run, until :meth:`unlock` or the end of this process."""
         self._lock = Lock(self.path / "lock", of=self.path)
+        for partial in self.path.glob(".*.partial"):  # of a process that was killed while it wrote
+            partial.unlink()
 
     def unlock(self) -> None:
         for held in (self._ledger, self._lock):

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,7 +140,7 @@ class Encoding:
                 f"{self.members} members; {math.ceil(enough)} are needed: {finer}"
             )
 
-    @property
+    @cached_property
     def norm(self) -> float:
         """S_int, the clip norm in grid steps: √d/2g, or more where a share of noise would be below 8 steps."""
         usual = math.sqrt(self.length) / (2 * _COARSENESS[self.bits])
@@ -152,22 +153,22 @@ class Encoding:
         """Number of integers that a member sends."""
         return self.length if self.adaptive is None else self.length + 1
 
-    @property
+    @cached_property
     def value_sensitivity(self) -> float:
         """Largest norm of one member's measurements in grid steps."""
         return rounded_norm(self.norm, self.length)
 
-    @property
+    @cached_property
     def vote(self) -> int:
         """What a contributor adds to the coordinate of votes, or subtracts from it; 0 if there is none."""
         return 0 if self.adaptive is None else self.adaptive.vote(self.value_sensitivity, self.noise_multiplier)
 
-    @property
+    @cached_property
     def sensitivity(self) -> float:
         """Δ, the largest norm of one member's integers, its vote included."""
         return math.hypot(self.value_sensitivity, self.vote)
 
-    @property
+    @cached_property
     def share_std(self) -> float:
         """σ_l, standard deviation of one member's share of noise in grid steps: κ of them give √((zΔ)² + 9)."""
         if self.noise_multiplier == 0.0:
@@ -178,7 +179,7 @@ class Encoding:
         """Standard deviation, in grid steps, of the noise in a sum over this many members."""
         return self.share_std * math.sqrt(survivors)
 
-    @property
+    @cached_property
     def largest(self) -> int:
         """X_max, the limit that coordinates are clamped to, so that the sum of all members does not wrap."""
         room = (1 << self.bits - 1) - 1 - _TAIL * self.total_std(self.members)
@@ -208,16 +209,17 @@ class Encoding:
         checks.positive("privacy.clip_norm", clip_norm)
         if measurement.value.shape != (self.length,):
             raise InvalidInput(f"a measurement has shape {measurement.value.shape}; it must hold {self.length} numbers")
-        peak = float(np.abs(measurement.value).max())
-        if not math.isfinite(peak):
-            return self.zeros()
-        relative = np.divide(measurement.value, peak or 1.0, dtype=np.float64)  # so that no square overflows
-        norm = max(1.0, math.sqrt(np.einsum("i,i->", relative, relative)))  # below 1 for zeros alone
-        scale = min(peak / clip_norm * self.norm, self.norm * _MARGIN / norm)
-        return self._rounded(relative, scale, self.vote if peak * norm <= clip_norm else -self.vote, source)
+        from lowkey.privacy.kernels import square  # compiled on import, so imported only when needed
 
-    def _rounded(self, values: NDArray[np.float64], scale: float, vote: int, source: BitSource) -> Bounded:
-        from lowkey.privacy.kernels import round_randomly  # compiled on import, so imported only when needed
+        norm = math.sqrt(square(measurement.value))  # in float64, where no square of a float32 overflows
+        if not math.isfinite(norm):
+            return self.zeros()
+        inside = norm <= clip_norm
+        scale = self.norm / clip_norm if inside else self.norm * _MARGIN / norm
+        return self._rounded(measurement.value, scale, self.vote if inside else -self.vote, source)
+
+    def _rounded(self, values: FloatArray, scale: float, vote: int, source: BitSource) -> Bounded:
+        from lowkey.privacy.kernels import round_randomly
 
         rounded = np.empty(self.wire_length, np.int32)
         rounded[self.length :] = vote

@@ -31,6 +31,16 @@ def add_draws(values, words, start, high, guide, shift):
     return words.size
 
 
+@njit(cache=True, nogil=True, fastmath={"reassoc"})
+def square(values):
+    """Σ values², in float64; in whatever order is quickest."""
+    total = 0.0
+    for i in range(values.size):
+        value = np.float64(values[i])
+        total += value * value
+    return total
+
+
 @njit(cache=True, nogil=True)
 def round_randomly(values, scale, largest, coins, rounded):
     """Round scale · values, clamped to ±largest, up with the probability of the fraction; returns Σ rounded²."""

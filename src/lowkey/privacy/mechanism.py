@@ -110,14 +110,20 @@ class ClientMechanism:
 
     def encoding(self, num_measurements: int) -> Encoding:
         """Integers for measurements of this length."""
-        return Encoding(
-            length=num_measurements,
-            members=self.sampling.roster_size,
-            honest=self.shares.honest,
-            noise_multiplier=self.noise_multiplier,
-            bits=self.bits,
-            adaptive=self.adaptive,
-        )
+        if num_measurements not in self._encodings:
+            self._encodings[num_measurements] = Encoding(
+                length=num_measurements,
+                members=self.sampling.roster_size,
+                honest=self.shares.honest,
+                noise_multiplier=self.noise_multiplier,
+                bits=self.bits,
+                adaptive=self.adaptive,
+            )
+        return self._encodings[num_measurements]
+
+    @cached_property
+    def _encodings(self) -> dict[int, Encoding]:
+        return {}  # made once for a length: every client of a simulation uses them in every round
 
     def require_clip(self, clip_norm: float | None) -> None:
         if clip_norm is None:
