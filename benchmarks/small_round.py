@@ -76,7 +76,9 @@ def lowkey(scheme: str, clients: int, rounds: int, workers: int) -> dict[str, An
         clients=clients,
         cohort=clients,
         codec=ChunkedDCT(ratio=RATIO, chunks=10) if scheme == "fl-cs-dp" else None,
-        privacy=ClientPrivacy(clip_norm=CLIP_NORM, noise_multiplier=NOISE, delta=1e-6, bits=24),
+        privacy=ClientPrivacy(
+            clip_norm=CLIP_NORM, noise_multiplier=NOISE, delta=1e-6, bits=24 if clients < 20_000 else 28
+        ),
     )
     trainer = HeadTrainer(
         LinearHead(FEATURES, CLASSES, bias=False), list(zip(inputs, targets, strict=True)), FullGradient()

@@ -61,7 +61,7 @@ privacies = st.fixed_dictionaries(
     {"clip_norm": st.floats(1e-6, 1e6), "noise_multiplier": st.floats(0.1, 10.0)},
     optional={
         "epsilon": st.floats(0.1, 10.0),
-        "bits": st.sampled_from([16, 20, 24]),
+        "bits": st.sampled_from([16, 20, 24, 28]),
         "spare_attempts": st.one_of(st.integers(0, 9), st.just("auto")),
         "max_contributions": st.one_of(st.integers(1, 99), st.sampled_from(["auto", "unlimited"])),
         "aggregation": st.sampled_from(["plain", "masked"]),

@@ -16,6 +16,7 @@ from scipy import stats
 from lowkey.errors import InvalidInput
 from lowkey.privacy import Bounded, Measurement
 from lowkey.privacy.encoding import Encoding, rounded_norm
+from lowkey.privacy.encoding import centred as integers
 from lowkey.rng import OSSecrets, ReplaySecrets
 
 PAPER = Encoding(length=83_200, members=100, honest=80, noise_multiplier=1.54)
@@ -220,7 +221,7 @@ def test_noise_leaves_the_bounded_vector_alone_and_fills_the_bits() -> None:
     assert not zeros.value.any()
 
 
-@pytest.mark.parametrize("bits", [16, 20, 24])
+@pytest.mark.parametrize("bits", [16, 20, 24, 28])
 def test_without_noise_the_sum_is_exact(bits: int) -> None:
     """A thousand sums of random integers in range decode to themselves."""
     encoding = Encoding(length=1000, members=7, honest=7, noise_multiplier=0.0, bits=bits)
@@ -228,7 +229,16 @@ def test_without_noise_the_sum_is_exact(bits: int) -> None:
     values = np.random.default_rng(bits).integers(-most, most, (7, 1000), endpoint=True, dtype=np.int32)
     values[:, 0], values[:, 1] = most, -most
     total = added(encoding, [Bounded(v, encoding.sensitivity) for v in values])
-    np.testing.assert_array_equal(centred(total, encoding), values.sum(axis=0))
+    np.testing.assert_array_equal(integers(total, bits), values.sum(axis=0))
+
+
+def test_a_hundred_thousand_members_need_28_bits() -> None:
+    few = Encoding(length=4010, members=6000, honest=4800, noise_multiplier=24.2, bits=24)
+    with pytest.raises(InvalidInput, match=r"24 bits leave room.*200 are needed: raise privacy\.bits"):
+        replace(few, members=100_000, honest=80_000)
+    many = replace(few, members=100_000, honest=80_000, bits=28)
+    assert many.norm == few.norm  # the grid is the same
+    assert many.largest >= 200
 
 
 def test_largest_coordinates_do_not_wrap_and_larger_ones_do() -> None:
@@ -258,7 +268,7 @@ def test_decoding_returns_real_units() -> None:
     ("changes", "said"),
     [
         ({"bits": 16, "length": 1_663_400}, "raise privacy.bits"),
-        ({"bits": 18}, "16, 20, 24"),
+        ({"bits": 18}, "16, 20, 24, 28"),
         ({"honest": 101}, r"1 … 100"),
         ({"honest": 0}, r"1 … 100"),
         ({"members": 0, "honest": 0}, "members"),
@@ -266,7 +276,7 @@ def test_decoding_returns_real_units() -> None:
         ({"noise_multiplier": -1.0}, "noise_multiplier"),
         ({"noise_multiplier": 1e-4}, "raise privacy.bits"),  # a grid fine enough for its shares does not fit
         ({"members": 10_000, "honest": 10_000, "bits": 20}, "raise privacy.bits"),
-        ({"members": 1_000_000, "honest": 80, "bits": 24}, "lower the members"),
+        ({"members": 10_000_000, "honest": 80, "bits": 28}, "lower the members"),
     ],
 )
 def test_impossible_settings_are_refused(changes: dict[str, Any], said: str) -> None:

@@ -79,7 +79,7 @@ def test_more_contributors_than_stated_are_as_rare_as_stated(expected: float, al
     assert stats.binom.sf(most - 2 * math.sqrt(expected) - 10, 6000, expected / 6000) > alarm
 
 
-@pytest.mark.parametrize("bits", [16, 20, 24])
+@pytest.mark.parametrize("bits", [16, 20, 24, 28])
 def test_squares_are_exact_and_do_not_overflow(bits: int) -> None:
     length, edge = 2**18 + 3, 2 ** (bits - 1)
     encoding = Encoding(length=length, members=1, honest=1, noise_multiplier=0.0, bits=bits)

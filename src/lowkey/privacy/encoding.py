@@ -30,14 +30,14 @@ from lowkey.privacy.records import Bounded, Measurement, Noised
 from lowkey.rng import BitSource
 from lowkey.types import FloatArray
 
-_COARSENESS = {16: 0.2, 20: 0.1, 24: 0.05}  # g for bits: one grid step is 2g times the root mean square coordinate
+# g for bits: one grid step is 2g times the root mean square coordinate
+_COARSENESS = {16: 0.2, 20: 0.1, 24: 0.05, 28: 0.05}
 _ATTEMPTS = 100
 _TAIL = 9.5  # standard deviations of the summed noise that have room before a coordinate wraps
 _SPIKE = 20  # times the root mean square: the largest coefficient of one spike in a shuffled DCT of 200 chunks
 _LEAST_STD = 8.0  # of a share: the sum of discrete Gaussians then is one, to 10⁻²⁶⁰ over any run
 _SMOOTHING = 3.0  # a discrete Gaussian of variance s² is, to 10⁻⁶⁰, a continuous one of s² − 9 that is then rounded
 _MARGIN = 1.0 - 2.0**-40  # rounding errors of the norm stay below
-_SUMMABLE = 2**16  # squares of 24-bit integers whose sum has room in 64 bits
 
 
 def rounded_norm(norm: float, length: int, rejection: float = 2.0**-40) -> float:
@@ -58,8 +58,10 @@ def centred(words: NDArray[np.uint32], bits: int) -> NDArray[np.int32]:
 
 
 def exact_square(values: NDArray[np.int64]) -> int:
-    """Squared norm of integers of up to 24 bits, however many."""
-    return sum(int(part @ part) for part in np.array_split(values, 1 + values.size // _SUMMABLE))
+    """Squared norm of integers of up to 28 bits, however many."""
+    largest = max(1, int(values.max(initial=0)), -int(values.min(initial=0)))
+    summable = 2**62 // largest**2  # squares whose sum has room in 64 bits
+    return sum(int(part @ part) for part in np.array_split(values, 1 + values.size // summable))
 
 
 def noisy_square(norm: float, std: float, length: int, alarm: float) -> float:
@@ -107,7 +109,8 @@ class Encoding:
     noise_multiplier : float
         z ≥ 0, the noise of κ shares relative to the sensitivity; 0 adds no noise (limiting case).
     bits : int
-        Bits of each integer on the wire: 16, 20 or 24. More bits make the grid finer.
+        Bits of each integer on the wire: 16, 20, 24 or 28. More bits make the grid finer, up to 24; the last four leave
+        room for more members.
     adaptive : AdaptiveClip or None
         Adds one coordinate in which contributors vote whether they were inside the clip norm.
 

@@ -44,8 +44,9 @@ class ClientPrivacy:
     dropouts, colluders : float
         Fractions of a roster that may drop out of a round, and that may tell the server their noise. Noise is scaled
         up for both.
-    bits : {16, 20, 24} or None
-        Bits of each number on the wire. None means 20, or 24 where nothing is compressed.
+    bits : {16, 20, 24, 28} or None
+        Bits of each number on the wire. None means 20, or 24 where nothing is compressed. Tens of thousands of members
+        in one round need 28.
     max_contributions : int, "auto" or "unlimited"
         In how many attempts one client's data may be used; afterwards it adds noise only. "auto": what 99.9 % of the
         clients stay within over ``rounds`` and ``spare_attempts``, or "unlimited" where the number of rounds is not
@@ -69,7 +70,7 @@ class ClientPrivacy:
     roster: int | None = None
     dropouts: float = 0.1
     colluders: float = 0.1
-    bits: Literal[16, 20, 24] | None = None
+    bits: Literal[16, 20, 24, 28] | None = None
     max_contributions: int | Literal["auto", "unlimited"] = "auto"
     aggregation: Literal["plain", "masked"] = "plain"
     proofs: bool = False
@@ -92,7 +93,7 @@ class ClientPrivacy:
             checks.at_least("privacy.roster", self.roster, 1)
         for name in ("dropouts", "colluders"):
             checks.fraction(f"privacy.{name}", getattr(self, name), include_zero=True, include_one=False)
-        checks.one_of("privacy.bits", self.bits, (16, 20, 24, None))
+        checks.one_of("privacy.bits", self.bits, (16, 20, 24, 28, None))
         if self.max_contributions not in ("auto", "unlimited"):
             checks.at_least("privacy.max_contributions", self.max_contributions, 1)  # type: ignore[arg-type]
         checks.one_of("privacy.aggregation", self.aggregation, ("plain", "masked"))
