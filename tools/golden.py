@@ -154,7 +154,7 @@ def main() -> None:
     options = parser.parse_args()
     found = json.loads(json.dumps(run_all(flower=not options.no_flower)))
     if options.what == "record":
-        options.file.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        options.file.write_text(json.dumps(found, separators=(",", ":"), ensure_ascii=False) + "\n", encoding="utf-8")
         return
     recorded = json.loads(options.file.read_text(encoding="utf-8"))
     if options.no_flower:

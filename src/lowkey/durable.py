@@ -32,6 +32,17 @@ def replace_file(path: Path, content: bytes, *, mode: int = 0o644) -> None:
     _sync_directory(path.parent)
 
 
+def append_line(path: Path, line: str) -> None:
+    """Append a line to a file, made if missing; it is on disk, with its directory entry, when this returns."""
+    made = not path.exists()
+    with path.open("ab") as file:
+        file.write(line.encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    if made:
+        _sync_directory(path.parent)
+
+
 def read_table(path: Path, **needed: type) -> dict[str, Any]:
     """The table in a JSON file, in which each key of ``needed`` has a value of exactly this type.
 

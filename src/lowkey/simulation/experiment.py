@@ -59,7 +59,9 @@ def run(
             clock=clock,
             workers=config.runtime.workers,
             device=config.runtime.device,
-            memory=Memory(directory.path / "clients.json" if experiment.scheme.private else None),
+            memory=Memory(
+                directory.path / "clients.jsonl" if experiment.scheme.private else None, config.federation.clients
+            ),
             keys=keys,
         ) as ask:
             yield Connection(ask=ask, verify_keys=keys.verify_keys, take_figures=ask.take_figures)
