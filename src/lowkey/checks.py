@@ -69,14 +69,20 @@ def vector_of(name: str, vector: FloatArray, length: int) -> None:
         raise InvalidInput(f"{name} has type {vector.dtype}; it must be float32")
 
 
+def finite(name: str, vector: FloatArray) -> None:
+    """Refuse NaN, infinity, and numbers whose norm is infinite."""
+    if not is_finite(vector):
+        raise InvalidInput(f"{name} holds NaN or infinite numbers; lower the learning rate or check the data")
+
+
 def finite_norm(name: str, vector: FloatArray) -> float:
     """Euclidean norm, summed in float64; refuses NaN and infinity."""
-    norm = math.sqrt(float(np.einsum("i,i->", vector, vector, dtype=np.float64)))
-    if not math.isfinite(norm):
-        raise InvalidInput(f"{name} holds NaN or infinite numbers; lower the learning rate or check the data")
-    return norm
+    finite(name, vector)
+    return math.sqrt(float(np.einsum("i,i->", vector, vector, dtype=np.float64)))
 
 
 def is_finite(vector: FloatArray) -> bool:
     """Whether all numbers of a vector, and its norm in float64, are finite."""
+    if math.isfinite(float(np.dot(vector, vector))):  # in float32: squares do not cancel, so what is not finite stays
+        return True
     return math.isfinite(float(np.einsum("i,i->", vector, vector, dtype=np.float64)))

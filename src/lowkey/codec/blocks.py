@@ -17,5 +17,5 @@ def as_blocks(decoder: str, operator: Operator, measurements: FloatArray) -> tup
             "use decoder.kind = 'adjoint' with this codec"
         )
     checks.vector_of("measurements", measurements, operator.num_measurements)
-    checks.finite_norm("the measurements", measurements)
+    checks.finite("the measurements", measurements)
     return operator, measurements.reshape(operator.num_blocks, operator.block_measurements)

@@ -70,7 +70,7 @@ def read_vector(content: RecordDict, wire: WireFormat) -> NDArray[Any]:
     """What :func:`write_vector` wrote in this format."""
     if wire.bits is None:
         vector = _read_floats(content, "vector", wire.length)
-        checks.finite_norm("its vector", vector)
+        checks.finite("its vector", vector)
         return vector
     return unpack(_bytes(content, "vector", packed_size(wire.length, wire.bits)), wire.bits, wire.length)
 

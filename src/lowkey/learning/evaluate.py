@@ -66,5 +66,5 @@ class TorchEvaluator:
 
     @torch.inference_mode()
     def _outputs(self, batch: Callable[[], Tensor | SparseBatch]) -> Tensor:
-        outputs: Tensor = self._model.module(batch())
+        outputs: Tensor = self._model.module(self._model.arranged(batch()))
         return outputs

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from lowkey.errors import InvalidInput
+from lowkey.learning.datasets import SparseBatch
+from lowkey.learning.quick import channels_last, quicken, takes_channels_last
 from lowkey.types import FloatArray
 
 
@@ -22,7 +24,7 @@ class FlatModel:
 
     def __init__(self, module: nn.Module, device: str = "cpu") -> None:
         try:
-            self.module = copy.deepcopy(module).to(device)
+            self.module = quicken(copy.deepcopy(module)).to(device)
         except (RuntimeError, AssertionError) as error:
             reason = str(error).splitlines()[0]
             raise InvalidInput(f"runtime.device is {device!r}, which cannot be used here: {reason}") from error
@@ -34,6 +36,7 @@ class FlatModel:
                 raise InvalidInput(f"a parameter of the model is {parameter.dtype}; all must be torch.float32")
         self.vector = torch.cat([p.detach().reshape(-1) for p in self.parameters])
         self._buffers = {name: buffer.clone() for name, buffer in self.module.named_buffers()}
+        self._channels_last: bool | None = None  # known when the first images come
         self._buffers_of_layers = [(layer, dict(layer._buffers)) for layer in self.module.modules()]
         start = 0
         for parameter in self.parameters:
@@ -48,6 +51,14 @@ class FlatModel:
             layer._buffers = dict(buffers)  # earlier use may have put others in their places
         for name, initial in self._buffers.items():
             self.module.get_buffer(name).copy_(initial)
+
+    def arranged(self, inputs: Tensor | SparseBatch) -> Tensor | SparseBatch:
+        """The same inputs, images in the layout with which the module is quickest."""
+        if not (isinstance(inputs, Tensor) and inputs.ndim == 4 and inputs.is_floating_point() and inputs.numel()):
+            return inputs
+        if self._channels_last is None:
+            self._channels_last = inputs.device.type == "cpu" and takes_channels_last(self.module, inputs)
+        return channels_last(inputs) if self._channels_last else inputs
 
     def require_unchanged_buffers(self) -> None:
         """Refuse a module whose training changed a buffer: no update would carry that to the server."""

@@ -84,7 +84,7 @@ class TorchTrainer:
         with _seeded(int(rng.integers(2**63)), self._device):
             for batch in _batches(len(inputs), self._sgd, rng):
                 whole = batch is None
-                outputs = model.module(inputs if whole else inputs[batch])
+                outputs = model.module(model.arranged(inputs if whole else inputs[batch]))
                 if first:
                     self._objective.check(outputs, targets)
                     first = False

@@ -157,7 +157,7 @@ class NoPrivacy:
         if measurement is None:
             raise CannotContribute("it has nothing to send, and a scheme without privacy cannot hide that")
         checks.vector_of("the measurement", measurement.value, length)
-        checks.finite_norm("update", measurement.value)
+        checks.finite("update", measurement.value)
         return Open(measurement.value)
 
     def norm_bound(self, num_measurements: int) -> None:

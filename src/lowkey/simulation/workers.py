@@ -249,7 +249,6 @@ class _Clients:
         after = [None if one is None else _packed(one[0]) for one in answers]
         if rule is not None:
             part = Part(vectors.next(rule.dtype))
-            part.total[:] = 0
             for state, one in zip(states, answers, strict=True):
                 if one is not None:
                     with self._client.clock.stage("sum", state.client):

@@ -80,17 +80,24 @@ class Part:
         vector = rule.read(client, reply)
         if vector is None:
             return
-        self.total += vector
+        self._plus(vector)
         self.weight += reply.weight
         self.survivors += 1
         if rule.keeps_norms:
             self.norms.append(float(np.linalg.norm(vector)) / reply.weight)
 
     def add(self, other: Part) -> None:
-        self.total += other.total
-        self.weight += other.weight
-        self.survivors += other.survivors
-        self.norms += other.norms
+        if other.survivors:
+            self._plus(other.total)
+            self.weight += other.weight
+            self.survivors += other.survivors
+            self.norms += other.norms
+
+    def _plus(self, vector: FloatArray | Words) -> None:
+        if self.survivors:
+            self.total += vector
+        else:
+            self.total[:] = vector
 
 
 def singly(replies: Iterable[tuple[ClientId, Reply] | Part]) -> Iterator[tuple[ClientId, Reply]]:
