@@ -138,6 +138,11 @@ HELP = (
     "assert CliRunner().invoke(app, ['--help']).exit_code == 0"
 )
 DEPLOYMENT = "import lowkey.deployment, lowkey.flower"
+RUN = (
+    "import tempfile; from lowkey.cli.app import app; from typer.testing import CliRunner;"
+    "wanted = ['run', 'demo/fl-std', '--rounds', '1', '--quiet', '--out', tempfile.mkdtemp() + '/run'];"
+    "assert CliRunner().invoke(app, wanted).exit_code == 0"
+)
 
 
 @pytest.mark.parametrize(
@@ -147,8 +152,9 @@ DEPLOYMENT = "import lowkey.deployment, lowkey.flower"
         (TASKS, {"torch", "matplotlib", "typer", "pydantic", "polars", "sklearn", "scipy"}),
         (HELP, {"torch", "matplotlib", "scipy", "dp_accounting", "pydantic", "polars", "sklearn"}),
         (DEPLOYMENT, {"flwr", "torch", "numpy", "cryptography", "pydantic"}),
+        (RUN, {"dp_accounting", "scipy.stats", "numba", "flwr", "matplotlib", "polars", "sklearn"}),
     ],
-    ids=["everything up to federation", "tasks", "help", "deployment"],
+    ids=["everything up to federation", "tasks", "help", "deployment", "a run without privacy"],
 )
 def test_what_is_not_needed_is_not_imported(code: str, heavy: set[str]) -> None:
     check = f"{code}; import sys; found = {heavy!r} & set(sys.modules); assert not found, found"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import lowkey.privacy as of_privacy  # its analysis is imported where a private run needs it
 from lowkey.experiments.config import Config
 from lowkey.figures import human_epsilon
-from lowkey.privacy import Privacy, claimed_epsilon, feasibility, server_epsilon, signal_to_noise, spare_attempts
+from lowkey.privacy import Privacy, spare_attempts
 
 
 def prospects(config: Config, num_coordinates: int) -> str | None:
@@ -17,8 +18,9 @@ def prospects(config: Config, num_coordinates: int) -> str | None:
         return None
     measurements = scheme.operator(num_coordinates, 1).num_measurements
     contributors = scheme.privacy.sampling.expected_size
-    signal = signal_to_noise(contributors, promise.noise_multiplier, measurements)
-    return f"{_price(scheme.privacy, rounds, spare_attempts(rounds, settings.spare_attempts))}\n{feasibility(signal)}"
+    signal = of_privacy.signal_to_noise(contributors, promise.noise_multiplier, measurements)
+    price = _price(scheme.privacy, rounds, spare_attempts(rounds, settings.spare_attempts))
+    return f"{price}\n{of_privacy.feasibility(signal)}"
 
 
 def _price(privacy: Privacy, rounds: int, spare: int) -> str:
@@ -26,13 +28,13 @@ def _price(privacy: Privacy, rounds: int, spare: int) -> str:
     event, limit, delta = privacy.event(), privacy.max_contributions, privacy.delta
     assert event is not None  # a scheme has noise
     alone, reserved = (
-        human_epsilon(claimed_epsilon([replace(event, count=n)], delta)) for n in (rounds, rounds + spare)
+        human_epsilon(of_privacy.claimed_epsilon([replace(event, count=n)], delta)) for n in (rounds, rounds + spare)
     )
     line = f"noise {event.noise_multiplier:.4f}: ε {alone} after {rounds} rounds"
     if spare:
         line += f", {reserved} if {spare} spare {'attempt is' if spare == 1 else 'attempts are'} needed"
     if limit is None:
         return f"{line}; clients have no limit, so ε for the server grows with every attempt"
-    server = human_epsilon(server_epsilon(event.noise_multiplier, limit, delta, coin=event.coin))
+    server = human_epsilon(of_privacy.server_epsilon(event.noise_multiplier, limit, delta, coin=event.coin))
     early = ", as all do before the last round" if privacy.sampling.probability == 1 and limit < rounds else ""
     return f"{line}; {server} for the server, about a client that reaches its limit of {limit}{early}"

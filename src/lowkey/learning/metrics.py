@@ -7,7 +7,6 @@ from typing import TypeAlias
 
 import numpy as np
 import scipy.special
-import scipy.stats
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
@@ -59,7 +58,9 @@ def auroc(scores: NDArray[np.float64], positive: NDArray[np.bool_]) -> float:
     positives, negatives = int(positive.sum()), int((~positive).sum())
     if positives == 0 or negatives == 0:
         return 0.5
-    above = scipy.stats.mannwhitneyu(scores[positive], scores[~positive], method="asymptotic").statistic
+    from scipy.stats import mannwhitneyu  # a third of a second that accuracy does without
+
+    above = mannwhitneyu(scores[positive], scores[~positive], method="asymptotic").statistic
     return float(above) / (positives * negatives)
 
 
