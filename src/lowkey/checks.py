@@ -83,6 +83,8 @@ def finite_norm(name: str, vector: FloatArray) -> float:
 
 def is_finite(vector: FloatArray) -> bool:
     """Whether all numbers of a vector, and its norm in float64, are finite."""
-    if math.isfinite(float(np.dot(vector, vector))):  # in float32: squares do not cancel, so what is not finite stays
+    with np.errstate(all="ignore"):
+        square = float(np.dot(vector, vector))  # in float32: squares do not cancel, so what is not finite stays
+    if math.isfinite(square):
         return True
     return math.isfinite(float(np.einsum("i,i->", vector, vector, dtype=np.float64)))

@@ -34,12 +34,18 @@ def channels_last(images: Tensor) -> Tensor:
 
 
 def takes_channels_last(module: nn.Module, images: Tensor) -> bool:
-    """Whether a module computes with such images; one that calls ``Tensor.view`` on what comes out of them does not."""
-    with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        try:
-            module(channels_last(images[:1]))
-        except RuntimeError:
-            return False
+    """Whether a module computes with such images; one that calls ``Tensor.view`` on what comes out of them does not.
+
+    It is tried with two black images of this size, so that the answer depends on nobody's data.
+    """
+    training = module.training
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            module.eval()(channels_last(images.new_zeros(2, *images.shape[1:])))
+    except Exception:  # of the user's module; whatever else is wrong shows when it trains
+        return False
+    finally:
+        module.train(training)
     return True
 
 
