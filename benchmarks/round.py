@@ -1,20 +1,27 @@
 """Lowkey's round beside the same round written by hand in PyTorch, in one run, as ratios.
 
-    python benchmarks/round.py [--rounds 3] [--data DIRECTORY]
+    python -m benchmarks.round [--passes 3] [--rounds 3] [--data DIRECTORY] [--pfl PYTHON] [--json FILE]
 
-The paper's Fashion-MNIST round: 100 clients of 10 images, 5 SGD steps each. By hand: two processes of one thread,
-weights and sums in shared memory, nothing else. Lowkey runs FL-STD and FL-CS (r = 0.05) without evaluation, with as
-many workers. They take turns, so that a busy machine disturbs them alike; read the ratio, not the seconds.
+The paper's Fashion-MNIST round: 100 clients of 10 images, 5 SGD steps each. By hand: the network as anybody would write
+it, two processes of one thread, weights and sums in shared memory, nothing else. Lowkey runs FL-STD on the same network
+and on that of its presets (the same function), and FL-CS (r = 0.05), without evaluation, with as many workers. ``pfl``
+is Apple's pfl with the same network and as many processes; PYTHON is that of an environment that has ``pfl[pytorch]``.
+They take turns, so that a busy machine disturbs them alike; read the ratios, not the seconds.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
+import json
 import multiprocessing as mp
 import statistics
+import sys
 import time
+from contextlib import ExitStack
 from multiprocessing.synchronize import Barrier
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
@@ -23,6 +30,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import lowkey
+from benchmarks.pfl_rounds import measure as pfl_seconds
+from benchmarks.pfl_rounds import plain_network
 from lowkey.experiments import load_config
 from lowkey.federation import drive, initial_state, round_flow
 from lowkey.learning import LocalSGD, TorchTrainer, layer_sizes, model_vector
@@ -71,26 +80,28 @@ def by_hand(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3, help="timed rounds of each, after one that is not")
+    parser.add_argument("--passes", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3, help="timed rounds of each in a pass")
     parser.add_argument("--data", default="auto")
+    parser.add_argument("--pfl", help="python of an environment that has pfl[pytorch]")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
     options = parser.parse_args()
     config = load_config("fashion-mnist/fl-std", [f"data.source={options.data}"])
     task, study = config.find_task(), config.study
-    clients, module = task.all_clients(study), task.model(study)
-    first = model_vector(module)
-    rounds = 1 + options.rounds
+    held, preset, plain = task.all_clients(study), task.model(study), plain_network()
+    rounds = 1 + options.passes * options.rounds
 
-    images = torch.stack([torch.from_numpy(clients[c][0]) for c in range(CLIENTS)]).share_memory_()
-    labels = torch.stack([torch.from_numpy(clients[c][1]) for c in range(CLIENTS)]).share_memory_()
-    weights = [p.detach().clone().share_memory_() for p in module.parameters()]
+    images = torch.stack([torch.from_numpy(held[c][0]).reshape(-1, 1, 28, 28) for c in range(CLIENTS)]).share_memory_()
+    labels = torch.stack([torch.from_numpy(held[c][1]) for c in range(CLIENTS)]).share_memory_()
+    clients = list(zip(images.numpy(), labels.numpy(), strict=True))
+    weights = [p.detach().clone().share_memory_() for p in plain.parameters()]
     totals = [[torch.zeros_like(w).share_memory_() for w in weights] for _ in range(WORKERS)]
     order = np.random.default_rng(0).permutation(CLIENTS).reshape(-1, COHORT)
     context = mp.get_context("fork")
     start, done = (context.Barrier(WORKERS + 1) for _ in range(2))
-    arguments = (copy.deepcopy(module), rounds, weights)
     for rank in range(WORKERS):
-        rest = (totals[rank], images, labels, order, start, done)
-        context.Process(target=by_hand, args=(rank, *arguments, *rest), daemon=True).start()
+        arguments = (rank, copy.deepcopy(plain), rounds, weights, totals[rank], images, labels, order, start, done)
+        context.Process(target=by_hand, args=arguments, daemon=True).start()
 
     def hand_round() -> None:
         start.wait()
@@ -98,49 +109,72 @@ def main() -> None:
         for w, *parts in zip(weights, *totals, strict=True):
             w.add_(sum(parts), alpha=1 / COHORT)
 
-    trainer = TorchTrainer(module, clients, LocalSGD(steps=STEPS, batch_size=10, learning_rate=RATE))
-    sizes = layer_sizes(module)
-    schemes = {
-        "fl-std": lowkey.scheme("fl-std", clients=CLIENTS, cohort=COHORT),
-        "fl-cs r=0.05": lowkey.scheme(
-            "fl-cs", clients=CLIENTS, cohort=COHORT, codec=lowkey.ChunkedDCT(ratio=0.05)
-        ).for_layers(sizes),
+    std = lowkey.scheme("fl-std", clients=CLIENTS, cohort=COHORT)
+    cs = lowkey.scheme("fl-cs", clients=CLIENTS, cohort=COHORT, codec=lowkey.ChunkedDCT(ratio=0.05))
+    runs: dict[str, tuple[lowkey.Scheme, nn.Module]] = {
+        "fl-std": (std, plain),
+        "fl-std, preset": (std, preset),
+        "fl-cs, preset": (cs.for_layers(layer_sizes(preset)), preset),
     }
-    seconds: dict[str, list[float]] = {"by hand": [], **{name: [] for name in schemes}}
-    stages: dict[str, list[dict[str, float]]] = {name: [] for name in schemes}
-    states = {name: initial_state(scheme, first.copy()) for name, scheme in schemes.items()}
-    clocks = {name: StageClock() for name in schemes}
-    opened = {
-        name: open_runtime(
-            scheme=scheme, trainer=trainer, secrets=OSSecrets(), clock=clocks[name], workers=WORKERS
-        )
-        for name, scheme in schemes.items()
-    }  # fmt: skip
-    asks = {name: runtime.__enter__() for name, runtime in opened.items()}
-    for number in range(rounds):
-        began = time.perf_counter()
-        hand_round()
-        seconds["by hand"].append(time.perf_counter() - began)
-        for name, scheme in schemes.items():
-            began = time.perf_counter()
-            flow = round_flow(
-                scheme, states[name], secrets=OSSecrets(), ledger=Ledger(None, run="benchmark"), clock=clocks[name]
+    seconds: dict[str, list[list[float]]] = {name: [] for name in ("by hand", *runs, *(["pfl"] if options.pfl else []))}
+    stages: dict[str, list[dict[str, float]]] = {name: [] for name in runs}
+    with ExitStack() as stack:
+        states, clocks, asks = {}, {name: StageClock() for name in runs}, {}
+        for name, (scheme, module) in runs.items():
+            trainer = TorchTrainer(module, clients, LocalSGD(steps=STEPS, batch_size=10, learning_rate=RATE))
+            states[name] = initial_state(scheme, model_vector(module))
+            runtime = open_runtime(
+                scheme=scheme, trainer=trainer, secrets=OSSecrets(), clock=clocks[name], workers=WORKERS
             )
-            states[name] = drive(flow, asks[name]).state
-            seconds[name].append(time.perf_counter() - began)
-            stages[name].append(clocks[name].take())
-        print(f"round {number}: " + ", ".join(f"{name} {took[-1]:.2f} s" for name, took in seconds.items()), flush=True)
-    for runtime in reversed(opened.values()):
-        runtime.__exit__(None, None, None)
+            asks[name] = stack.enter_context(runtime)
 
-    print(f"\nmedian of {options.rounds} rounds, {WORKERS} workers")
-    for name, took in seconds.items():
-        ratios = [t / h for t, h in zip(took[1:], seconds["by hand"][1:], strict=True)]
-        print(f"{name:>14}  {statistics.median(took[1:]):6.2f} s  {statistics.median(ratios):5.2f} of by hand")
+        def own_round(name: str) -> None:
+            ledger = Ledger(None, run="benchmark")
+            flow = round_flow(runs[name][0], states[name], secrets=OSSecrets(), ledger=ledger, clock=clocks[name])
+            states[name] = drive(flow, asks[name]).state
+
+        def timed(name: str) -> float:
+            began = time.perf_counter()
+            hand_round() if name == "by hand" else own_round(name)
+            return time.perf_counter() - began
+
+        for name in ("by hand", *runs):  # a round that is not timed
+            timed(name)
+        with TemporaryDirectory() as scratch:
+            stored = Path(scratch) / "data.npz"
+            np.savez(stored, inputs=images.numpy(), targets=labels.numpy())
+            for number in range(options.passes):
+                for took in seconds.values():
+                    took.append([])
+                for _ in range(options.rounds):
+                    for name in ("by hand", *runs):
+                        seconds[name][-1].append(timed(name))
+                        if name in runs:
+                            stages[name].append(clocks[name].take())
+                if options.pfl:
+                    seconds["pfl"][-1] = pfl_seconds(options.pfl, "paper", data=stored, rounds=options.rounds)
+                medians = {name: statistics.median(took[-1]) for name, took in seconds.items()}
+                print(
+                    f"pass {number + 1}: " + ", ".join(f"{name} {m:.2f} s" for name, m in medians.items()), flush=True
+                )
+
+    ratios: dict[str, dict[str, list[float]]] = {}
+    for reference in ("by hand", "pfl") if options.pfl else ("by hand",):
+        print(f"\ntimes as fast as {reference}: median and range of {options.passes} passes, {WORKERS} processes each")
+        ratios[reference] = {
+            name: [statistics.median(r) / statistics.median(t) for r, t in zip(seconds[reference], took, strict=True)]
+            for name, took in seconds.items()
+        }
+        for name, found in ratios[reference].items():
+            print(f"{name:>14}  {statistics.median(found):5.2f} ({min(found):.2f} to {max(found):.2f})")
     print("\nseconds by stage (train, compress and protect summed over clients, so divide by the workers)")
     for name, taken in stages.items():
-        middle = {s: statistics.median(t.get(s, 0.0) for t in taken[1:]) for s in STAGES}
+        middle = {s: statistics.median(t.get(s, 0.0) for t in taken) for s in STAGES}
         print(f"{name:>14}  " + "  ".join(f"{stage} {value:.3f}" for stage, value in middle.items()))
+    if options.json:
+        result = {"command": "python " + " ".join(["-m benchmarks.round", *sys.argv[1:]]), "seconds": seconds,
+                  "times_as_fast_as": ratios}  # fmt: skip
+        options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -14,9 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import resource
-import socket
 import statistics
 import subprocess
 import sys
@@ -26,6 +24,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from benchmarks import pfl_rounds
 
 EXAMPLES, FEATURES, CLASSES, CLIP_NORM, NOISE = 10, 401, 10, 0.05, 24.2
 RATIO = 0.1  # of fl-cs-dp
@@ -106,96 +106,22 @@ def lowkey(scheme: str, clients: int, rounds: int, workers: int) -> dict[str, An
     }
 
 
-def pfl(clients: int, rounds: int) -> dict[str, Any] | None:
-    """pfl's own way: its backend in two processes, one central noise. None in the second of them."""
-    import torch
-    from pfl.aggregate.simulate import SimulatedBackend
-    from pfl.algorithm.base import NNAlgorithmParams
-    from pfl.algorithm.federated_averaging import FederatedAveraging
-    from pfl.callback.base import TrainingProcessCallback
-    from pfl.data.dataset import Dataset
-    from pfl.data.federated_dataset import FederatedDataset
-    from pfl.data.sampling import get_user_sampler
-    from pfl.hyperparam import NNTrainHyperParams
-    from pfl.metrics import Metrics, Weighted
-    from pfl.model.pytorch import PyTorchModel
-    from pfl.privacy.gaussian_mechanism import GaussianMechanism
-    from pfl.privacy.privacy_mechanism import CentrallyAppliedPrivacyMechanism
-
-    torch.set_num_threads(1)
-    inputs, targets = map(torch.from_numpy, data(clients))
-    ends: list[float] = []
-
-    class Softmax(torch.nn.Linear):
-        def loss(self, inputs: Any, targets: Any) -> Any:
-            return torch.nn.functional.cross_entropy(self(inputs), targets)
-
-        @torch.no_grad()
-        def metrics(self, inputs: Any, targets: Any) -> Any:
-            return {"loss": Weighted(self.loss(inputs, targets).item() * len(targets), len(targets))}
-
-    class Ends(TrainingProcessCallback):  # type: ignore[misc]
-        def after_central_iteration(self, *_given: Any, **_named: Any) -> Any:
-            ends.append(time.perf_counter())
-            return False, Metrics()
-
-    users = FederatedDataset(
-        lambda user: Dataset([inputs[user], targets[user]], user_id=user),
-        get_user_sampler("minimize_reuse", list(range(clients))),
-    )
-    module = Softmax(FEATURES, CLASSES, bias=False)
-    torch.nn.init.zeros_(module.weight)
-    mechanism = CentrallyAppliedPrivacyMechanism(GaussianMechanism(CLIP_NORM, NOISE))
-    FederatedAveraging().run(
-        algorithm_params=NNAlgorithmParams(
-            central_num_iterations=rounds + 1, evaluation_frequency=10**9, train_cohort_size=clients, val_cohort_size=0
-        ),
-        backend=SimulatedBackend(training_data=users, val_data=users, postprocessors=[mechanism]),
-        model=PyTorchModel(
-            module,
-            local_optimizer_create=torch.optim.SGD,
-            central_optimizer=torch.optim.SGD(module.parameters(), lr=1.0),
-        ),
-        model_train_params=NNTrainHyperParams(local_num_epochs=1, local_learning_rate=1.0, local_batch_size=None),
-        callbacks=[Ends()],
-        send_metrics_to_platform=False,
-    )
-    return {"seconds": np.diff(ends).tolist()} if os.environ["PFL_WORKER_RANK"] == "0" else None
-
-
 def one(name: str, options: argparse.Namespace) -> None:
     """Measure one of them in this process, and print it as JSON."""
-    if name == "pfl":
-        measured = pfl(options.clients, options.rounds)
-    elif name == "vectorised":
+    if name == "vectorised":
         measured = vectorised(options.clients, options.rounds)
     else:
         measured = lowkey(name, options.clients, options.rounds, options.workers)
-    if measured is not None:
-        print(json.dumps(measured))
+    print(json.dumps(measured))
 
 
 def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """Measure one of them in processes of its own."""
-    python, environments = sys.executable, [dict(os.environ)]
     if name == "pfl":
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            address = f"127.0.0.1:{free.getsockname()[1]}"
-        common = {
-            "OMP_NUM_THREADS": "1",
-            "PYTHONWARNINGS": "ignore",
-            "GLOO_SOCKET_IFNAME": "lo",
-            "PFL_WORKER_ADDRESSES": ",".join([address] * 2),
-        }
-        python = options.pfl
-        environments = [{**os.environ, **common, "PFL_WORKER_RANK": str(rank)} for rank in (1, 0)]
+        return {"seconds": pfl_rounds.measure(options.pfl, "small", clients=options.clients, rounds=options.rounds)}
     numbers = ["--clients", options.clients, "--rounds", options.rounds, "--workers", options.workers]
-    command = [python, __file__, "--one", name, *map(str, numbers)]
-    started = [subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) for env in environments]
-    output = [process.communicate()[0] for process in started][-1]
-    if not output:  # pfl's processes may abort at their end, after they have told
-        raise SystemExit(f"{name} failed")
+    command = [sys.executable, "-m", "benchmarks.small_round", "--one", name, *map(str, numbers)]
+    output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
     measured: dict[str, Any] = json.loads(output.splitlines()[-1])
     return measured
 
