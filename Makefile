@@ -10,7 +10,7 @@ SEED ?= 1
 PARALLEL := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 FAST := -m 'not processes and not slow'
 
-.PHONY: demo test test-fast test-newest coverage lint hooks install bench bench-flower decoding scale audit attack drill fuzz hospital consortium clean
+.PHONY: demo test test-fast test-newest coverage lint hooks install bench bench-scale bench-flower decoding scale audit attack drill fuzz hospital consortium clean
 
 install: $(VENV)/.installed
 
@@ -45,12 +45,16 @@ lint: install ## style and types
 hooks: install ## style and types at every commit
 	$(BIN)/pre-commit install
 
-bench: install ## speed, as ratios measured in one run
+bench: install ## speed, as ratios measured in one run; PFL=PYTHON of an environment with pfl[pytorch] adds pfl
 	$(BIN)/python -m benchmarks.solvers
-	$(BIN)/python -m benchmarks.round
+	$(BIN)/python -m benchmarks.round $(if $(PFL),--pfl $(PFL))
+	$(BIN)/python -m benchmarks.small_round $(if $(PFL),--pfl $(PFL))
 	$(BIN)/python -m benchmarks.noise
 	$(BIN)/python -m benchmarks.secagg
 	$(BIN)/python -m benchmarks.proofs
+
+bench-scale: install ## what a round costs from a thousand clients to a million; two minutes
+	$(BIN)/python -m benchmarks.growth --out results/growth.json --figure docs/images/growth.png
 
 bench-flower: install ## what the Flower runtime costs per round, and bytes on the wire
 	$(BIN)/python -m benchmarks.flower --json results/flower.json
