@@ -166,3 +166,30 @@ def test_the_library_trains_heads_by_their_usual_settings(outputs: int) -> None:
         test=(rows, classes), rounds=30, workers=0,
     )  # fmt: skip
     assert result.accuracy > 0.9
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+@pytest.mark.parametrize("steps", [1, 4])
+def test_balanced_classes_count_alike(outputs: int, steps: int) -> None:
+    """Two of a class and eight of another weigh as if each example of the first stood there four times."""
+    inputs, _ = examples(10, outputs)
+    targets = np.array([1, 1, 0, 0, 0, 0, 0, 0, 0, 0])
+    rows = np.concatenate([np.repeat([0, 1], 4), np.arange(2, 10)])
+    head = LinearHead(FEATURES, outputs)
+    training = FullGradient(steps=steps, learning_rate=0.7, balanced=True)
+    clients = [(inputs, targets), (inputs[rows], targets[rows])]
+    weights = start(head)
+    balanced = HeadTrainer(head, clients, training, objective=objective(outputs))
+    plain = HeadTrainer(head, clients, FullGradient(steps=steps, learning_rate=0.7), objective=objective(outputs))
+    found = balanced.train(weights, 0, np.random.default_rng(0)).update
+    np.testing.assert_allclose(found, plain.train(weights, 1, np.random.default_rng(0)).update, rtol=2e-4, atol=1e-6)
+    assert not np.allclose(found, plain.train(weights, 0, np.random.default_rng(0)).update, rtol=1e-2)
+
+
+def test_a_client_with_one_class_cannot_balance_a_yes_or_no() -> None:
+    inputs, _ = examples(4, 1)
+    trainer = HeadTrainer(
+        LinearHead(FEATURES, 1), [(inputs, np.zeros(4))], FullGradient(balanced=True), objective=objective(1)
+    )
+    with pytest.raises(CannotContribute, match="0 of its 4 examples are positive"):
+        trainer.train(np.zeros(FEATURES + 1, np.float32), 0, np.random.default_rng(0))

@@ -298,3 +298,24 @@ def test_little_noise_on_few_coordinates_gets_a_finer_grid() -> None:
     assert fine.share_std >= 8
     assert fine.norm == pytest.approx(8 * math.sqrt(80))
     assert Encoding(length=83_200, members=100, honest=80, noise_multiplier=1.54).norm == pytest.approx(1442.2205)
+
+
+@settings(max_examples=200, deadline=None)
+@given(arrays.arrays(np.float32, 12, elements=st.floats(width=32, allow_nan=False, allow_infinity=False)))
+def test_normalising_gives_every_vector_the_same_norm(values: np.ndarray) -> None:
+    """Denormal or huge: the integers are within one step of the vector that has norm S; zeros stay zeros."""
+    encoding = Encoding(length=12, members=1, honest=1, noise_multiplier=0.0, bits=24, normalise=True)
+    exact = values.astype(np.float64)
+    norm = math.sqrt(float(exact @ exact))
+    found = bounded(encoding, values, 3.0).value
+    assert exact_square(found) <= encoding.sensitivity**2
+    wanted = exact / norm * encoding.norm if norm else exact
+    assert np.abs(found - wanted).max() <= 1 + 1e-6
+
+
+def test_normalised_measurements_that_are_not_finite_count_as_zeros() -> None:
+    encoding = replace(SMALL, normalise=True)
+    values = np.ones(200, np.float32)
+    assert bounded(encoding, values).value.any()
+    values[7] = math.nan
+    assert not bounded(encoding, values).value.any()

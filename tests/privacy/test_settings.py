@@ -200,3 +200,10 @@ def test_the_nearest_sampling_is_named() -> None:
 def test_limiting_values_are_allowed() -> None:
     edge = ClientPrivacy(clip_norm=1e6, noise_multiplier=0, delta=1e-12, dropouts=0, colluders=0, rounds=1)
     assert edge.clip_norm == 1e6
+
+
+def test_normalising_needs_no_clip_norm() -> None:
+    assert ClientPrivacy(clip="normalise").clip_norm == 1.0
+    assert ClientPrivacy(clip="normalise", clip_norm=0.5).clip_norm == 0.5
+    with pytest.raises(InvalidInput, match=r"clip_norm is missing.*normalise"):
+        ClientPrivacy()

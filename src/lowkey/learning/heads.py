@@ -143,11 +143,20 @@ class HeadTrainer:
             if inputs.shape[1] != self._features:
                 raise InvalidInput(f"an example has {inputs.shape[1]} numbers; the head takes {self._features}")
             require_labels(targets, max(1, self._outputs - 1))
+            if self._training.balanced:
+                self._require_both(targets)
             return inputs, targets.astype(np.intp, copy=False), count
         except CannotContribute:
             raise
         except InvalidInput as error:
             raise InvalidInput(f"data of client {client}: {error}") from error
+
+    def _require_both(self, targets: NDArray[Any]) -> None:
+        if self._outputs == 1 and targets.min() == targets.max():
+            raise CannotContribute(
+                f"{np.count_nonzero(targets)} of its {len(targets)} examples are positive; training.balanced needs "
+                "positives and negatives at every client"
+            )
 
     def _descend(self, weights: FloatArray, inputs: Any, targets: NDArray[np.intp]) -> FloatArray:
         """Updates of a stack of clients, one a row.
@@ -218,8 +227,18 @@ class HeadTrainer:
             predicted = np.exp(scores - scores.max(-1, keepdims=True))
             predicted /= predicted.sum(-1, keepdims=True)
             predicted -= targets[..., None] == np.arange(self._outputs)
-        predicted /= np.float32(targets.shape[-1])
+        predicted *= self._weights(targets)
         return predicted
+
+    def _weights(self, targets: NDArray[np.intp]) -> FloatArray | np.float32:
+        """What each example counts; a client's examples count 1 together."""
+        if not self._training.balanced:
+            return np.float32(1 / targets.shape[-1])
+        same = targets[:, :, None] == np.arange(max(2, self._outputs))
+        counts = same.sum(1, keepdims=True)
+        each = same / np.maximum(counts, 1) / np.count_nonzero(counts, axis=2)[..., None]
+        weights: FloatArray = each.sum(2, keepdims=True).astype(np.float32)
+        return weights
 
     def _combine(
         self, weights: FloatArray, inputs: Any, moved: FloatArray, scale: float, bias: FloatArray | None = None

@@ -50,16 +50,21 @@ class FullGradient:
         η, the rate of the local steps.
     l2 : float
         λ ≥ 0; λ/2 times the squared norm of the weights, biases left out, is added to the mean loss.
+    balanced : bool
+        Whether the classes that a client has count alike, however many examples each has. Where there is one output, a
+        client needs both; it cannot contribute otherwise.
     """
 
     steps: int = 1
     learning_rate: float = 1.0
     l2: float = 0.0
+    balanced: bool = False
 
     def __post_init__(self) -> None:
         checks.at_least("training.steps", self.steps, 1)
         checks.positive("training.learning_rate", self.learning_rate)
         checks.not_negative("training.l2", self.l2)
+        checks.one_of("training.balanced", self.balanced, (False, True))
 
 
 TRAININGS: Registry[type[LocalSGD] | type[FullGradient]] = Registry(

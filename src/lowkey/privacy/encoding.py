@@ -113,6 +113,8 @@ class Encoding:
         room for more members.
     adaptive : AdaptiveClip or None
         Adds one coordinate in which contributors vote whether they were inside the clip norm.
+    normalise : bool
+        Whether shorter measurements are made as long as the clip norm.
 
     Guarantees
     ----------
@@ -126,6 +128,7 @@ class Encoding:
     noise_multiplier: float
     bits: int = 20
     adaptive: AdaptiveClip | None = None
+    normalise: bool = False
 
     def __post_init__(self) -> None:
         checks.at_least("length", self.length, 1)
@@ -194,7 +197,7 @@ class Encoding:
         return clip_norm / self.norm
 
     def bound(self, measurement: Measurement, clip_norm: float, source: BitSource) -> Bounded:
-        """Clip to ``clip_norm``, clamp, and round at random to the grid.
+        """Clip or normalise to ``clip_norm``, clamp, and round at random to the grid.
 
         Parameters
         ----------
@@ -207,7 +210,8 @@ class Encoding:
 
         Guarantees
         ----------
-        The exact norm of the result is at most ``sensitivity``. A measurement of norm ≤ S is rounded as it is.
+        The exact norm of the result is at most ``sensitivity``. Where nothing is normalised, a measurement of norm ≤ S
+        is rounded as it is.
         """
         checks.positive("privacy.clip_norm", clip_norm)
         if measurement.value.shape != (self.length,):
@@ -215,9 +219,9 @@ class Encoding:
         from lowkey.privacy.kernels import square  # compiled on import, so imported only when needed
 
         norm = math.sqrt(square(measurement.value))  # in float64, where no square of a float32 overflows
-        if not math.isfinite(norm):
+        if not math.isfinite(norm) or (self.normalise and norm == 0.0):
             return self.zeros()
-        inside = norm <= clip_norm
+        inside = norm <= clip_norm and not self.normalise
         scale = self.norm / clip_norm if inside else self.norm * _MARGIN / norm
         return self._rounded(measurement.value, scale, self.vote if inside else -self.vote, source)
 

@@ -69,7 +69,7 @@ class ClientMechanism:
 
     @property
     def clip_norm(self) -> float:
-        return self.settings.clip_norm
+        return self.settings.norm
 
     @property
     def noise_multiplier(self) -> float:
@@ -118,6 +118,7 @@ class ClientMechanism:
                 noise_multiplier=self.noise_multiplier,
                 bits=self.bits,
                 adaptive=self.adaptive,
+                normalise=self.settings.clip == "normalise",
             )
         return self._encodings[num_measurements]
 
@@ -138,7 +139,7 @@ class ClientMechanism:
     def protect(
         self, measurement: Measurement | None, *, length: int, clip_norm: float | None, source: BitSource
     ) -> Noised:
-        """Clip, round and add one share of noise; without a measurement, only the share."""
+        """Clip or normalise, round and add one share of noise; without a measurement, only the share."""
         if clip_norm is None:
             raise InvalidInput("the request has no clip norm, which a private scheme needs")
         encoding = self.encoding(length)
@@ -188,6 +189,12 @@ class ClientMechanism:
             )
 
     @property
+    def _rule(self) -> str:
+        if self.settings.clip == "normalise":
+            return " normalised"
+        return f" {self.adaptive}" if self.adaptive else ""
+
+    @property
     def _proven(self) -> str:
         return " proven" if self.settings.proofs else ""
 
@@ -199,7 +206,7 @@ class ClientMechanism:
     def promise(self) -> Promise:
         return Promise(
             noise_multiplier=self.noise_multiplier,
-            clip_rule=f"{self.clip_norm!r}" + (f" {self.adaptive}" if self.adaptive else "") + self._proven,
+            clip_rule=f"{self.clip_norm!r}{self._rule}{self._proven}",
             delta=self.delta,
             shares=self.shares,
         )

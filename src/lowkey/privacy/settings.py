@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, cast
 
 from lowkey import checks
 from lowkey.errors import InvalidInput
@@ -20,10 +20,12 @@ class ClientPrivacy:
 
     Parameters
     ----------
-    clip_norm : float
-        S, the largest norm of one client's compressed update.
-    clip : {"fixed", "adaptive"}
-        With "adaptive", ``clip_norm`` is a first guess, and follows the median norm of updates, privately.
+    clip_norm : float or None
+        S, the largest norm of one client's compressed update. With "normalise" it is 1 unless it is said, and only a
+        unit of the server's rate.
+    clip : {"fixed", "adaptive", "normalise"}
+        With "adaptive", ``clip_norm`` is a first guess, and follows the median norm of updates, privately. With
+        "normalise", every update gets the norm S, also a shorter one; an update of zeros stays.
     noise_multiplier : float or "auto"
         z, noise of the sum relative to S. "auto" is the least noise that keeps ``epsilon`` over ``rounds`` and
         ``spare_attempts``.
@@ -59,8 +61,8 @@ class ClientPrivacy:
         are; who cannot counts as dropped out. Plain sums are checked directly. Needs the extra "proofs".
     """
 
-    clip_norm: float
-    clip: Literal["fixed", "adaptive"] = "fixed"
+    clip_norm: float | None = None
+    clip: Literal["fixed", "adaptive", "normalise"] = "fixed"
     noise_multiplier: float | Literal["auto"] = "auto"
     epsilon: float | None = None
     delta: float = 1e-5
@@ -76,8 +78,15 @@ class ClientPrivacy:
     proofs: bool = False
 
     def __post_init__(self) -> None:
-        checks.positive("privacy.clip_norm", self.clip_norm, most=LARGEST_CLIP)
-        checks.one_of("privacy.clip", self.clip, ("fixed", "adaptive"))
+        checks.one_of("privacy.clip", self.clip, ("fixed", "adaptive", "normalise"))
+        if self.clip_norm is None:
+            if self.clip != "normalise":
+                raise InvalidInput(
+                    "privacy.clip_norm is missing: the largest norm of an update; 'lowkey privacy clip-norm' finds one "
+                    "on public data, and privacy.clip = 'normalise' needs none"
+                )
+            object.__setattr__(self, "clip_norm", 1.0)
+        checks.positive("privacy.clip_norm", self.norm, most=LARGEST_CLIP)
         if self.noise_multiplier != "auto":
             checks.not_negative("privacy.noise_multiplier", self.noise_multiplier)
         if self.epsilon is not None:
@@ -98,6 +107,11 @@ class ClientPrivacy:
             checks.at_least("privacy.max_contributions", self.max_contributions, 1)  # type: ignore[arg-type]
         checks.one_of("privacy.aggregation", self.aggregation, ("plain", "masked"))
         checks.one_of("privacy.proofs", self.proofs, (False, True))
+
+    @property
+    def norm(self) -> float:
+        """S, which is never missing."""
+        return cast(float, self.clip_norm)
 
     def sampling_of(self, *, clients: int, cohort: int) -> Sampling:
         """How the rosters of a population are drawn."""
