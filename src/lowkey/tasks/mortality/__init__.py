@@ -29,8 +29,11 @@ class AdmissionSettings:
         Virtual hospitals of equal size, as in the paper, or the real ones.
     features : tuple of str, or None
         What to learn from. None takes the default of the source.
+    encoding : {"fitted", "public"}
+        "fitted" learns ranges and vocabularies from everybody's training rows, as in the paper, outside of any ε.
+        "public" needs no rows: public limits, lists and hashes.
     min_count : int
-        How many training rows a category or code needs to get its own column.
+        With "fitted", how many training rows a category or code needs to get its own column.
     min_deaths : int
         Deaths that every hospital needs in its training rows.
     min_admissions : int
@@ -49,6 +52,7 @@ class AdmissionSettings:
     source: str = "auto"
     division: Literal["iid", "natural"] = "iid"
     features: tuple[str, ...] | None = None
+    encoding: Literal["fitted", "public"] = "fitted"
     min_count: int = 100
     min_deaths: int = 1
     min_admissions: int = 10
@@ -60,6 +64,7 @@ class AdmissionSettings:
     def __post_init__(self) -> None:
         checks.one_of("data.name", self.name, ("diabetes130", "sih-sus", "synthetic"))
         checks.one_of("data.division", self.division, ("iid", "natural"))
+        checks.one_of("data.encoding", self.encoding, ("fitted", "public"))
         checks.at_least("data.min_count", self.min_count, 1)
         checks.at_least("data.min_deaths", self.min_deaths, 0)
         checks.at_least("data.min_admissions", self.min_admissions, 1)
@@ -68,18 +73,22 @@ class AdmissionSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MLPSettings:
+class ModelSettings:
     """The table ``[model]``; by default the paper's network, 1,496,601 parameters for 7,280 features.
 
     Parameters
     ----------
+    kind : {"mlp", "head"}
+        The paper's network, or logistic regression, for which training by "full-gradient" is made.
     hidden : int
-        Units of each of the two hidden layers.
+        Of the network: units of each of the two hidden layers.
     """
 
+    kind: Literal["mlp", "head"] = "mlp"
     hidden: int = 200
 
     def __post_init__(self) -> None:
+        checks.one_of("model.kind", self.kind, ("mlp", "head"))
         checks.at_least("model.hidden", self.hidden, 1)
 
 
@@ -107,7 +116,7 @@ MORTALITY = Task(
     words=Words(event="death", happened="died", did_not="survived"),
     notes=notes,
     data=AdmissionSettings,
-    model_settings=MLPSettings,
+    model_settings=ModelSettings,
     presets=__name__,
     describe=late(_PARTS, "describe"),
     check_file=late(f"{__name__}.sources", "check_file"),
@@ -117,7 +126,7 @@ __all__ = [
     "MORTALITY",
     "SOURCES",
     "AdmissionSettings",
-    "MLPSettings",
+    "ModelSettings",
     "MortalityMLP",
     "check_source",
     "load_admissions",

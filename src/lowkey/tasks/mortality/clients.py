@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -10,6 +11,8 @@ from numpy.typing import NDArray
 from lowkey.tasks.mortality.admissions import Admissions
 from lowkey.tasks.mortality.division import Labels, Layout, divide
 from lowkey.tasks.mortality.features import SparseRows, fit_features
+from lowkey.tasks.mortality.public import public_features
+from lowkey.tasks.mortality.source import PublicRule
 from lowkey.tasks.partition import Partition, by_ids
 
 
@@ -65,9 +68,14 @@ class HospitalClients:
 
 
 def make_hospital_data(
-    admissions: Admissions, layout: Layout, *, rng: np.random.Generator, min_count: int = 100
+    admissions: Admissions,
+    layout: Layout,
+    *,
+    rng: np.random.Generator,
+    min_count: int = 100,
+    public: Mapping[str, PublicRule] | None = None,
 ) -> HospitalData:
-    """Divide admissions among clients, fit features on their training rows, and encode both sides.
+    """Divide admissions among clients, and encode both sides by public rules, or as fitted to their training rows.
 
     Parameters
     ----------
@@ -78,22 +86,30 @@ def make_hospital_data(
     rng : np.random.Generator
         Decides the division.
     min_count : int
-        How many training rows a category or code needs to get its own column.
+        How many training rows a category or code needs to get its own column, where features are fitted.
+    public : mapping of str to PublicRule, or None
+        The public rule of each feature; None fits them.
 
     Guarantees
     ----------
     Nothing of a held-out row reaches the training side. Fitting pools statistics of all clients outside of any ε: see
-    :func:`fit_features`.
+    :func:`fit_features`. Public rules look at no other row than the one they encode.
     """
     division = divide(admissions.died, layout, rng=rng, patients=admissions.patients, hospitals=admissions.hospitals)
-    encode = fit_features(admissions, division.train, min_count=min_count)
+    if public is None:
+        encode = fit_features(admissions, division.train, min_count=min_count)
+        (train, test), names = (encode(admissions, side) for side in (division.train, division.test)), encode.names
+    else:
+        (train, names), (test, _) = (
+            public_features(admissions, side, public) for side in (division.train, division.test)
+        )
     return HospitalData(
         source=admissions.source,
-        feature_names=encode.names,
-        train=encode(admissions, division.train),
+        feature_names=names,
+        train=train,
         train_died=admissions.died[division.train],
         clients=division.clients,
-        test=encode(admissions, division.test),
+        test=test,
         test_died=admissions.died[division.test],
         excluded_hospitals=division.excluded_hospitals,
         excluded_admissions=division.excluded_admissions,

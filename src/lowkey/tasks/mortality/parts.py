@@ -10,6 +10,7 @@ from lowkey.errors import ConfigError
 from lowkey.learning import (
     ClientDatasets,
     Examples,
+    LinearHead,
     Objective,
     balanced_rows,
     keras_initialise,
@@ -21,23 +22,29 @@ from lowkey.tasks.mortality import AdmissionSettings
 from lowkey.tasks.mortality.clients import HospitalClients, HospitalData, make_hospital_data
 from lowkey.tasks.mortality.division import Layout
 from lowkey.tasks.mortality.mlp import MortalityMLP
-from lowkey.tasks.mortality.sources import load_admissions
+from lowkey.tasks.mortality.sources import SOURCES, load_admissions
 from lowkey.tasks.mortality.synthetic import make_synthetic_hospital_data
 from lowkey.tasks.task import Study
 
 OBJECTIVE = Objective(loss=logistic_loss, metrics=rare_event_metrics, choice=balanced_rows)
+WHOLE = Objective(loss=logistic_loss, metrics=rare_event_metrics)
 
 
 def model(study: Study) -> Any:
-    """The network, with its first weights."""
-    network = MortalityMLP(len(_hospitals(study).feature_names), study.model.hidden)
-    return keras_initialise(network, generator(study.seed, "initial weights"))
+    """The network or the head, with its first weights."""
+    features = len(_hospitals(study).feature_names)
+    if study.model.kind == "head":  # public features have a constant among them
+        return LinearHead(features, 1, bias=study.data.encoding == "fitted")
+    return keras_initialise(MortalityMLP(features, study.model.hidden), generator(study.seed, "initial weights"))
 
 
 def objective(study: Study) -> Objective:
-    """Training on deaths and survivals in equal number; metrics for rare events."""
-    del study
-    return OBJECTIVE
+    """Metrics for rare events.
+
+    A network trains on deaths and survivals in equal number, a head on all rows, to which training.balanced gives
+    weights.
+    """
+    return WHOLE if study.model.kind == "head" else OBJECTIVE
 
 
 def clients(study: Study) -> ClientDatasets:
@@ -72,12 +79,22 @@ def _divided(settings: AdmissionSettings, num_clients: int, seed: int) -> Hospit
     )
     made: HospitalData
     if settings.name == "synthetic":
-        made = make_synthetic_hospital_data(seed=seed, scale=settings.scale, layout=layout)
-    else:
-        admissions = load_admissions(
-            settings.name, settings.source, features=settings.features, any_version=settings.any_version
+        made = make_synthetic_hospital_data(
+            seed=seed, scale=settings.scale, layout=layout, public=settings.encoding == "public"
         )
-        made = make_hospital_data(admissions, layout, rng=generator(seed, "partition"), min_count=settings.min_count)
+    else:
+        source, public = SOURCES[settings.name], settings.encoding == "public"
+        features = source.public_default if public and settings.features is None else settings.features
+        admissions = load_admissions(
+            settings.name, settings.source, features=features, any_version=settings.any_version
+        )
+        made = make_hospital_data(
+            admissions,
+            layout,
+            rng=generator(seed, "partition"),
+            min_count=settings.min_count,
+            public=source.public if public else None,
+        )
     if settings.pooled:
         made = made.pooled()
     if len(made.clients) != num_clients:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from lowkey.tasks.mortality.source import Counts, Feature, Source
+from lowkey.tasks.mortality.source import Counts, Feature, Hashed, Limits, Listed, Source
 
 _OBSTETRICS = "02"
 _age = pl.col("age_years").cast(pl.Float32, strict=False)
@@ -43,5 +43,14 @@ SIH_SUS = Source(
         "icd10": _category("diag_princ"),
     },
     default=("age", "sex", "race", "admission_type", "specialty", "procedure"),
+    public={
+        "age": Limits(18, 100),  # of adults
+        "sex": Listed(("1", "3")),
+        "admission_type": Listed(("01", "02", "03", "04", "05", "06")),
+        "specialty": Listed((*(f"{number:02}" for number in range(1, 15)), "87")),
+        # SIGTAP: the first 4 digits are group and subgroup, the first 6 the form of organisation
+        "procedure": Hashed({4: 128, 6: 512, None: 4096}),
+    },
+    public_default=("age", "sex", "admission_type", "specialty", "procedure"),
     hospital="cnes",
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import polars as pl
 
@@ -25,6 +25,35 @@ class Feature:
     def columns(self) -> tuple[str, ...]:
         """Columns of the file that the feature is made of."""
         return tuple(dict.fromkeys(self.value.meta.root_names()))
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Public limits of a number: it is scaled to −1 … 1 between them."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A public list of texts; any other text has no column."""
+
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Hashed:
+    """Texts without a list: a public hash gives each a column.
+
+    ``columns`` has a number of columns for the first so many letters of the text, and under None for the whole of it.
+    """
+
+    columns: Mapping[int | None, int]
+
+
+PublicRule: TypeAlias = Limits | Listed | Hashed
+"""How a feature becomes numbers without a look at anybody's rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +96,10 @@ class Source:
         All features by name.
     default : tuple of str
         Names of the features that are used when none are named.
+    public : mapping of str to PublicRule
+        For features that can do without fitting, the public rule of each.
+    public_default : tuple of str
+        Names of the features that are used with public rules when none are named.
     patient, hospital : str or None
         Columns with ids, where there are any.
 
@@ -86,6 +119,8 @@ class Source:
     leaking: frozenset[str]
     features: Mapping[str, Feature] = field(repr=False)
     default: tuple[str, ...]
+    public: Mapping[str, PublicRule] = field(default_factory=dict, repr=False)
+    public_default: tuple[str, ...] = ()
     patient: str | None = None
     hospital: str | None = None
 

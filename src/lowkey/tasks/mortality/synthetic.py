@@ -22,6 +22,7 @@ from lowkey.rng import generator
 from lowkey.tasks.mortality.clients import HospitalData
 from lowkey.tasks.mortality.division import Labels, Layout, divide
 from lowkey.tasks.mortality.features import SparseRows
+from lowkey.tasks.mortality.public import joined
 
 ADMISSIONS, HOSPITALS, FEATURES, MORTALITY = 1_271_733, 415, 7_280, 0.0314
 _PLAIN = ("age", "mrci", "gender=male", "gender=female", "gender=unknown")
@@ -62,7 +63,7 @@ class _SyntheticBlock:
 
 
 def make_synthetic_hospital_data(
-    *, seed: int = 0, scale: float = 1.0, layout: Layout | None = None
+    *, seed: int = 0, scale: float = 1.0, layout: Layout | None = None, public: bool = False
 ) -> SyntheticHospitalData:
     """Draw synthetic admissions block by block and divide them among clients.
 
@@ -75,6 +76,8 @@ def make_synthetic_hospital_data(
     layout : Layout or None
         None is the paper's layout: random virtual hospitals of 203 admissions, 5,011 of them at scale 1; "natural"
         gives the 415.
+    public : bool
+        Whether columns are weighted in blocks as :mod:`lowkey.tasks.mortality.public` does, with a constant.
     """
     checks.positive("scale", scale)
     count, hospitals = max(1, round(ADMISSIONS * scale)), max(1, round(HOSPITALS * scale))
@@ -85,10 +88,13 @@ def make_synthetic_hospital_data(
         np.concatenate([getattr(block, part) for block in blocks]) for part in ("died", "risk", "hospitals")
     )
     del blocks
+    names = synthetic_feature_names()
+    if public:
+        features, names = _weighted(features)
     division = divide(died, layout or Layout(), rng=generator(seed, "synthetic division"), hospitals=hospital)
     return SyntheticHospitalData(
         source=f"synthetic (scale {scale:g})",
-        feature_names=synthetic_feature_names(),
+        feature_names=names,
         train=features[division.train],
         train_died=died[division.train],
         clients=division.clients,
@@ -104,6 +110,23 @@ def synthetic_feature_names() -> tuple[str, ...]:
     """Names of the 7,280 columns, all of which say that they are synthetic."""
     drugs = (f"drug={number}" for number in range(_DRUGS))
     return tuple(f"synthetic {name}" for name in (*_PLAIN, *(f"admission_type={a}" for a in _ADMISSION), *drugs))
+
+
+def _weighted(features: SparseRows) -> tuple[SparseRows, tuple[str, ...]]:
+    """The same admissions by public rules: numbers from −1 to 1, and drugs of norm 1 together."""
+    numbers, gender = 2 * features[:, :2].toarray() - 1, features[:, 2 : len(_PLAIN)]
+    admission, drugs = features[:, len(_PLAIN) : _FIRST_DRUG], features[:, _FIRST_DRUG:]
+    norms = np.sqrt(np.maximum(np.diff(drugs.indptr), 1)).astype(np.float32)
+    return joined(
+        [
+            ("synthetic age", sparse.csr_array(numbers[:, :1]), 2),
+            ("synthetic mrci", sparse.csr_array(numbers[:, 1:]), 2),
+            ("synthetic gender", gender, gender.shape[1]),
+            ("synthetic admission_type", admission, admission.shape[1]),
+            ("synthetic drug", sparse.csr_array(sparse.diags_array(1 / norms) @ drugs), _DRUGS),
+        ],
+        features.shape[0],
+    )
 
 
 def bayes_auroc(risk: NDArray[np.float64]) -> float:
