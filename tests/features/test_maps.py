@@ -6,25 +6,32 @@ import dataclasses
 import math
 import subprocess
 import sys
+import tomllib
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse
+import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lowkey.errors import InvalidInput
+from lowkey.experiments.tables import to_record, to_table
 from lowkey.features import (
     FEATURES,
+    Beside,
+    Bins,
     Centred,
     Chain,
+    Columns,
     Constant,
     FeatureMap,
     GroupNorm,
     Hashing,
     Projection,
     Scattering,
+    Splines,
     UnitNorm,
 )
 from lowkey.types import FloatArray
@@ -37,6 +44,9 @@ MAPS: dict[str, FeatureMap] = {
     "centred": Centred(mean=tuple(range(96)), scales=(2.0,) * 96),
     "projection": Projection(size=20),
     "hashing": Hashing(size=20),
+    "columns": Columns(chosen=(3, 95, 0)),
+    "splines": Splines(knots=4, low=0.0, high=1.0),
+    "bins": Bins(edges=(0.25, 0.5)),
 }
 """One of each kind, for rows of the shape below."""
 SHAPE = (8, 12)
@@ -48,6 +58,9 @@ CHANGES: dict[str, dict[str, Any]] = {
     "centred": {"mean": (1.0,) * 96, "scales": None},
     "projection": {"size": 19, "seed": 1},
     "hashing": {"size": 19, "seed": 1},
+    "columns": {"chosen": (95, 3, 0)},
+    "splines": {"knots": 3, "low": 0.5, "high": (1.0,) * 96, "missing": True},
+    "bins": {"edges": (0.25, 0.75), "missing": True},
 }
 """Another value of every setting."""
 kinds = pytest.mark.parametrize("kind", list(FEATURES))
@@ -104,6 +117,9 @@ def test_a_number_that_is_not_finite_is_named_with_its_row_and_map(
     monkeypatch.setattr("lowkey.features.maps._BLOCK", 2 * math.prod(SHAPE))
     rows = rows_of(6)
     rows[4, 2, 3] = value
+    if kind == "columns" and np.isnan(value):
+        np.testing.assert_array_equal(Columns(chosen=(27,))(rows)[4], [np.nan])  # left to the next map
+        return
     with pytest.raises(InvalidInput, match=f"row 4 of the input of the map '{kind}' holds {value}"):
         MAPS[kind](rows)
 
@@ -124,8 +140,8 @@ def test_sparse_rows_are_taken_or_refused_by_name(kind: str) -> None:
             MAPS[kind](sparse)
     else:
         np.testing.assert_allclose(as_dense(MAPS[kind](sparse)), MAPS[kind](rows), atol=1e-5)
-        sparse.data[96 * 2 + 5] = np.nan
-        with pytest.raises(InvalidInput, match=f"row 2 of the input of the map '{kind}' holds nan"):
+        sparse.data[96 * 2 + 5] = np.inf
+        with pytest.raises(InvalidInput, match=f"row 2 of the input of the map '{kind}' holds inf"):
             MAPS[kind](sparse)
 
 
@@ -200,6 +216,46 @@ def test_what_is_no_map_is_not_chained() -> None:
         Chain((UnitNorm(), "projection"))  # type: ignore[arg-type]
 
 
+def test_maps_beside_each_other_have_their_columns_in_order() -> None:
+    rows = np.array([[1.0, np.nan, 0.5], [2.0, 1.0, -3.0]], np.float32)
+    ages, laboratory = Columns(chosen=(1,)), Columns(chosen=(2, 0))
+    beside = Beside((Chain((ages, Bins(edges=(0.0,), missing=True))), laboratory))
+    np.testing.assert_array_equal(beside(rows), [[0, 0, 1, 0.5, 1], [0, 1, 0, -3, 2]])
+    assert beside.width(3) == 5
+    assert len({beside.digest, Beside((laboratory,)).digest, Chain((laboratory,)).digest, laboratory.digest}) == 4
+
+
+def test_sparse_maps_beside_each_other_stay_sparse_together_only() -> None:
+    dense = rows_of(4, (50,))
+    sparse = scipy.sparse.csr_array(dense)
+    stays, becomes = Beside((Hashing(size=4), Columns(chosen=(7,)))), Beside((Hashing(size=4), Projection(size=5)))
+    assert hasattr(stays(sparse), "toarray")
+    assert isinstance(becomes(sparse), np.ndarray)
+    for beside in (stays, becomes):
+        np.testing.assert_allclose(as_dense(beside(sparse)), beside(dense), atol=1e-5)
+
+
+def test_columns_and_beside_refuse_what_is_not_there() -> None:
+    with pytest.raises(InvalidInput, match="column 3 is chosen, and a row has 3 numbers"):
+        Columns(chosen=(0, 3)).width(3)
+    with pytest.raises(InvalidInput, match="column 3 is chosen"):
+        Columns(chosen=(0, 3))(scipy.sparse.csr_array(np.ones((2, 3))))
+    with pytest.raises(InvalidInput, match="chosen is empty"):
+        Columns(chosen=())
+    with pytest.raises(InvalidInput, match="a column is -1"):
+        Columns(chosen=(-1,))
+    with pytest.raises(InvalidInput, match="beside has no maps"):
+        Beside(())
+
+
+@kinds
+def test_tables_of_toml_make_the_same_map(kind: str) -> None:
+    text = tomli_w.dumps({"map": to_table(MAPS[kind])})
+    read = to_record("features", FEATURES[kind], tomllib.loads(text)["map"])
+    assert read == MAPS[kind]
+    assert read.digest == MAPS[kind].digest
+
+
 @st.composite
 def chains(draw: st.DrawFn) -> tuple[Chain, tuple[int, int]]:
     """A chain, and the shape of images for it."""
@@ -214,6 +270,12 @@ def chains(draw: st.DrawFn) -> tuple[Chain, tuple[int, int]]:
             settings["groups"] = draw(st.sampled_from([groups for groups in range(1, size + 1) if size % groups == 0]))
         elif kind == "projection":
             settings["size"] = draw(st.integers(1, size - 1))
+        elif kind == "columns":
+            settings["chosen"] = draw(st.lists(st.integers(0, size - 1), min_size=1, max_size=9))
+        elif kind == "splines":
+            settings |= {"knots": 3, "low": -1.0, "high": (1.0,) * size, "missing": draw(st.booleans())}
+        elif kind == "bins":
+            settings |= {"edges": (0.0, 0.5), "missing": draw(st.booleans())}
         elif kind == "hashing":
             settings["size"] = draw(st.integers(2, 30))
         elif kind == "centred":

@@ -87,6 +87,43 @@ class Centred(BlockMap):
         return moved
 
 
+@dataclass(frozen=True, kw_only=True)
+class Columns(BlockMap):
+    """Some columns of a row, for maps that are meant for these only.
+
+    Parameters
+    ----------
+    chosen : tuple of int
+        Numbers of the columns, from 0, in the order in which they are wanted.
+    """
+
+    kind: ClassVar[str] = "columns"
+    takes_sparse: ClassVar[bool] = True
+    passes_missing: ClassVar[bool] = True
+    chosen: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "chosen", tuple(self.chosen))
+        if not self.chosen:
+            raise InvalidInput("columns: chosen is empty; give the number of at least one column")
+        for column in self.chosen:
+            checks.at_least("columns: a column", column, 0)
+
+    def width(self, inputs: Shape) -> int:
+        if max(self.chosen) >= count_of(inputs):
+            raise InvalidInput(
+                f"columns: column {max(self.chosen)} is chosen, and a row has {count_of(inputs)} numbers, from 0"
+            )
+        return len(self.chosen)
+
+    def _block(self, rows: FloatArray) -> FloatArray:
+        return flat(rows)[:, list(self.chosen)]
+
+    def _sparse(self, rows: Any) -> Any:
+        self.width(rows.shape[1])
+        return rows[:, list(self.chosen)]
+
+
 def as_numbers(name: str, values: Any) -> tuple[float, ...]:
     """A tuple of finite floats from a list, tuple or array; at least one."""
     try:

@@ -10,7 +10,7 @@ import json
 import math
 import numbers
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
@@ -52,6 +52,8 @@ class BlockMap:
     kind: ClassVar[str]
     takes_sparse: ClassVar[bool] = False
     """Whether rows may be a SciPy sparse array."""
+    passes_missing: ClassVar[bool] = False
+    """Whether NaN at the input may be NaN at the output."""
 
     @property
     def digest(self) -> str:
@@ -77,7 +79,7 @@ class BlockMap:
             _require_finite(self.kind, "input", rows[part], part.start, allow_nan=self._takes_missing())
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # what is not finite is refused below
                 mapped[part] = self._block(rows[part])
-            _require_finite(self.kind, "output", mapped[part], part.start)
+            _require_finite(self.kind, "output", mapped[part], part.start, allow_nan=self.passes_missing)
         return mapped
 
     def _block(self, rows: FloatArray) -> FloatArray:
@@ -95,41 +97,7 @@ class BlockMap:
 
     def _takes_missing(self) -> bool:
         """Whether NaN stands for a number that is missing."""
-        return False
-
-
-@dataclass(frozen=True)
-class Chain:
-    """Maps one after the other; without any, rows stay as they are.
-
-    Parameters
-    ----------
-    maps : tuple of FeatureMap
-        The first gets the rows themselves.
-    """
-
-    maps: tuple[FeatureMap, ...] = ()
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "maps", tuple(self.maps))
-        for place, one in enumerate(self.maps):
-            if not callable(one) or not hasattr(one, "digest"):
-                raise InvalidInput(f"part {place} of a chain is {one!r}; it must be a feature map")
-
-    @property
-    def digest(self) -> str:
-        return digest_of("chain", {"maps": [one.digest for one in self.maps]})
-
-    def width(self, inputs: Shape) -> int:
-        size: Shape = inputs
-        for one in self.maps:
-            size = one.width(size)
-        return count_of(size)
-
-    def __call__(self, rows: Rows) -> Rows:
-        for one in self.maps:
-            rows = one(rows)
-        return rows
+        return self.passes_missing
 
 
 def digest_of(kind: str, settings: dict[str, Any]) -> str:
