@@ -79,6 +79,13 @@ def test_hashing_adds_signed_columns() -> None:
     np.testing.assert_allclose(Hashing(size=5)(rows), rows @ alone, atol=1e-5)
 
 
+def test_sparse_features_that_overflow_are_refused() -> None:
+    rows = np.zeros((3, 40), np.float32)
+    rows[2] = 3e38 * Hashing(size=1)(np.eye(40, dtype=np.float32))[:, 0]  # so that all have the same sign in their sum
+    with pytest.raises(InvalidInput, match="row 2 of the output of the map 'hashing' holds inf"):
+        Hashing(size=1)(scipy.sparse.csr_array(rows))
+
+
 def test_another_seed_is_another_map() -> None:
     rows = rows_of(2, 30)
     assert not np.allclose(Projection(size=9, seed=1)(rows), Projection(size=9, seed=2)(rows))

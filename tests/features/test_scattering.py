@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from lowkey.errors import InvalidInput
 from lowkey.features import Scattering
@@ -53,6 +54,16 @@ def test_more_images_than_fit_in_a_batch_are_the_same_images() -> None:
     mapped = Scattering()(many)
     for row in (0, 49, 50, 51, 119):
         np.testing.assert_allclose(mapped[row], Scattering()(many[row : row + 1])[0], atol=1e-6)
+
+
+def test_the_number_of_threads_is_put_back() -> None:
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        Scattering()(images(2, 28, 28))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_channels_and_flat_rows() -> None:

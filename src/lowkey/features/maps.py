@@ -70,8 +70,11 @@ class BlockMap:
                     "columns of them, such as hashing or projection, or pass rows.toarray()"
                 )
             rows = _canonical(rows)
-            _require_finite(self.kind, "input", rows, 0)
-            return self._sparse(rows)
+            _require_finite(self.kind, "input", rows, 0, allow_nan=self.passes_missing)
+            with np.errstate(over="ignore", invalid="ignore"):
+                mapped = self._sparse(rows)
+            _require_finite(self.kind, "output", mapped, 0, allow_nan=self.passes_missing)
+            return mapped
         rows = as_array(self.kind, rows)
         width = self.width(rows.shape[1:])
         mapped = np.empty((len(rows), width), np.float32)
@@ -92,7 +95,6 @@ class BlockMap:
         mapped = np.empty((rows.shape[0], width), np.float32)
         for part in blocks_of(rows.shape[0], max(width, rows.shape[1])):
             mapped[part] = self._block(rows[part].toarray())
-            _require_finite(self.kind, "output", mapped[part], part.start)
         return mapped
 
     def _takes_missing(self) -> bool:
