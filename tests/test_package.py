@@ -18,15 +18,16 @@ ROOT = Path(lowkey.__file__).parent
 LEAVES = {
     "checks", "durable", "errors", "extras", "figures", "lazy", "protocols", "registry", "rng", "timing", "types",
 }  # fmt: skip
-CORE = {"codec", "privacy", "secagg", "server"}
+CORE = {"codec", "features", "privacy", "secagg", "server"}
 MAY_IMPORT: dict[str, set[str]] = {
     "codec": LEAVES,
+    "features": LEAVES,
     "privacy": LEAVES,
     "secagg": LEAVES,
     "server": LEAVES | {"codec"},
     "federation": LEAVES | CORE,
     "learning": LEAVES,
-    "tasks": LEAVES | {"learning"},
+    "tasks": LEAVES | {"features", "learning"},
     "experiments": LEAVES | CORE | {"federation", "learning", "tasks"},
 }
 for _room in ("simulation", "report", "deployment"):
@@ -34,7 +35,7 @@ for _room in ("simulation", "report", "deployment"):
 MAY_IMPORT["flower"] = MAY_IMPORT["deployment"] | {"deployment"}
 MAY_IMPORT["cli"] = MAY_IMPORT["flower"] | {"flower", "simulation", "report"}
 HOMES = {
-    "torch": {"learning", "tasks"},
+    "torch": {"features", "learning", "tasks"},
     "flwr": {"flower", "deployment"},
     "matplotlib": {"report"},
     "jinja2": {"report"},
@@ -133,6 +134,7 @@ UP_TO_FEDERATION = (
     "lowkey.scheme('fl-std', clients=2, cohort=1)"
 )
 TASKS = "import lowkey.tasks, lowkey.learning; lowkey.Task, lowkey.LocalSGD(), lowkey.tasks.TASKS['mortality'].scores"
+FEATURES = "import lowkey.features; lowkey.features.FEATURES['scattering']().digest"
 HELP = (
     "from lowkey.cli.app import app; from typer.testing import CliRunner;"
     "assert CliRunner().invoke(app, ['--help']).exit_code == 0"
@@ -150,11 +152,12 @@ RUN = (
     [
         (UP_TO_FEDERATION, {"torch", "matplotlib", "typer", "pydantic", "polars", "sklearn"}),
         (TASKS, {"torch", "matplotlib", "typer", "pydantic", "polars", "sklearn", "scipy"}),
+        (FEATURES, {"torch", "scipy", "matplotlib", "pydantic"}),
         (HELP, {"torch", "matplotlib", "scipy", "dp_accounting", "pydantic", "polars", "sklearn"}),
         (DEPLOYMENT, {"flwr", "torch", "numpy", "cryptography", "pydantic"}),
         (RUN, {"dp_accounting", "scipy.stats", "numba", "flwr", "matplotlib", "polars", "sklearn"}),
     ],
-    ids=["everything up to federation", "tasks", "help", "deployment", "a run without privacy"],
+    ids=["everything up to federation", "tasks", "features", "help", "deployment", "a run without privacy"],
 )
 def test_what_is_not_needed_is_not_imported(code: str, heavy: set[str]) -> None:
     check = f"{code}; import sys; found = {heavy!r} & set(sys.modules); assert not found, found"
