@@ -113,7 +113,7 @@ def test_nothing_is_lost_on_the_way_through_a_table() -> None:
     table = {
         "name": "all", "seed": 7, "task": "fashion-mnist",
         "data": {"source": "bundled", "division": "dirichlet", "alpha": 0.25},
-        "model": {"filters": [3, 5], "hidden": 7},
+        "model": {"kind": "cnn", "filters": [3, 5], "hidden": 7, "features": 70},
         "federation": {"scheme": "fl-cs-dp", "clients": 90, "cohort": 9, "min_clients": 1, "ledger": "/l.jsonl"},
         "training": {"kind": "sgd", "steps": 2, "batch_size": 3, "learning_rate": 0.5, "batches": "independent"},
         "schedule": {"rounds": 4, "evaluate_every": 2, "attempts": 5},
@@ -126,6 +126,7 @@ def test_nothing_is_lost_on_the_way_through_a_table() -> None:
             "clip_norm": 0.5, "clip": "adaptive", "noise_multiplier": 2.5, "epsilon": 3.0, "delta": 1e-6, "rounds": 9,
             "spare_attempts": 2, "sampling": "secret_poisson", "roster": 30, "dropouts": 0.25, "colluders": 0.125,
             "bits": 16, "max_contributions": 11, "aggregation": "masked", "proofs": True,
+            "centring": 0.1, "centring_noise": 4.5,
         },
         "runtime": {"workers": 3, "device": "cuda", "checkpoint_every": 4},
         "deployment": {"agree_seconds": 1.0, "train_seconds": 2.0, "gather_seconds": 3.0},

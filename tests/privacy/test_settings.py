@@ -176,6 +176,8 @@ PROMISES_NOTHING: list[tuple[str, list[object]]] = [
     ("bits", [8, 32, "20", 20.5]),
     ("max_contributions", [0, -1, 2.5, True, "all", None]),
     ("aggregation", ["open", "secure", None]),
+    ("centring", [*NUMBERS, -0.1, 1.0]),
+    ("centring_noise", [*NUMBERS, -0.1, "none"]),
     ("proofs", ["yes", None, 2]),
 ]
 
@@ -205,5 +207,29 @@ def test_limiting_values_are_allowed() -> None:
 def test_normalising_needs_no_clip_norm() -> None:
     assert ClientPrivacy(clip="normalise").clip_norm == 1.0
     assert ClientPrivacy(clip="normalise", clip_norm=0.5).clip_norm == 0.5
-    with pytest.raises(InvalidInput, match=r"clip_norm is missing.*normalise"):
+    with pytest.raises(InvalidInput, match=r"clip_norm is None.*normalise"):
         ClientPrivacy()
+
+
+def test_one_target_is_split_over_the_centre_and_the_rounds() -> None:
+    """Everybody in every round: precisions add up, and the release of the centre has its share of them."""
+    settings = ClientPrivacy(clip="normalise", epsilon=1.0, rounds=101, centring=0.05)
+    resolved = settings.resolve(clients=6000, cohort=6000)
+    z, first = float(resolved.noise_multiplier), float(resolved.centring_noise)
+    assert 1 / first**2 == pytest.approx(0.05 * (1 / first**2 + 100 / z**2))
+    event = make_sampling("all", population=6000, cohort=6000).event
+    reserved = [replace(event(first), count=2), replace(event(z), count=100 + 6)]  # with spare attempts of each
+    assert claimed_epsilon(reserved, 1e-5) <= 1.0 < claimed_epsilon([*reserved, event(10 * z)], 1e-5)
+    assert resolved.max_contributions == 101 + 6 + 1
+    assert resolved.resolve(clients=6000, cohort=6000) == resolved
+    opening = resolved.opening()
+    assert (opening.clip, opening.clip_norm, opening.noise_multiplier) == ("fixed", 1.0, first)
+    assert (opening.max_contributions, opening.centring) == (2, 0.0)
+
+
+def test_a_centre_needs_rounds_after_it() -> None:
+    for rounds in (None, 1):
+        with pytest.raises(InvalidInput, match=r"privacy\.centring.*at least 2"):
+            ClientPrivacy(clip="normalise", noise_multiplier=3.0, rounds=rounds, centring=0.1).resolve(
+                clients=60, cohort=60
+            )

@@ -89,6 +89,8 @@ class Config:
         target = privacy.epsilon if privacy else None
         if self.schedule.rounds == "auto" and target is None:
             raise InvalidInput("schedule.rounds is 'auto', which needs privacy.epsilon; set one of them")
+        if self.schedule.rounds == "auto" and privacy is not None and privacy.centring:
+            raise InvalidInput("schedule.rounds is 'auto', and privacy.centring needs their number; set one of them")
         if privacy is not None and privacy.noise_multiplier == "auto":
             if target is None:
                 raise InvalidInput("privacy.noise_multiplier is 'auto', which needs privacy.epsilon; set one of them")

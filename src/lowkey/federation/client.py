@@ -156,7 +156,7 @@ class Client:
         As for :meth:`handle`. No client's vector depends on who else is in the batch.
         """
         number = requests[0].round
-        operator = self.scheme.operator(self.trainer.num_coordinates, number)  # 3
+        operator = self.scheme.at(number).operator(self.trainer.num_coordinates, number)  # 3
         asked = [self._accept(state, request) for state, request in zip(states, requests, strict=True)]  # 4
         measured = self._measure([one for one in asked if one.trains], number, operator)  # 5, 6
         return [self._answer(one, measured.get(one.state.client), operator) for one in asked]  # 7, 8
@@ -166,7 +166,7 @@ class Client:
         self.clock.enter("accept", state.client)
         if (request.round, request.attempt) <= state.answered:
             raise InvalidInput(f"round {request.round} was answered already; a second answer would spend privacy again")
-        privacy = self.scheme.privacy
+        privacy = self.scheme.at(request.round).privacy
         if request.weights is None and not privacy.private:
             raise InvalidInput(
                 "the request has no model, and this scheme has no members that only add noise; check the server"
@@ -195,9 +195,13 @@ class Client:
             measured = None
         measurement, weight = measured or (None, 1.0)
         with self.clock.stage("protect", state.client):
-            vector = self.scheme.privacy.protect(
-                measurement, length=operator.num_measurements, clip_norm=request.clip_norm, source=asked.source
-            ).value
+            vector = (
+                self.scheme.at(request.round)
+                .privacy.protect(
+                    measurement, length=operator.num_measurements, clip_norm=request.clip_norm, source=asked.source
+                )
+                .value
+            )
         after = ClientState(
             state.client,
             answered=(request.round, request.attempt),
@@ -223,6 +227,7 @@ class Client:
     ) -> dict[ClientId, _Measured | CannotContribute]:
         """Compressed updates with their weights, or why there is none; anything but an excuse is raised."""
         measured: dict[ClientId, _Measured | CannotContribute] = {}
+        scheme = self.scheme.at(number)
         self.attendance.tried += len(asked)
         for one, trained in zip(asked, self._train(asked, number), strict=True):
             client = one.state.client
@@ -231,12 +236,12 @@ class Client:
                     self.clock.enter("train", client)
                     raise trained
                 with self.clock.stage("compress", client):
-                    measurement = operator.forward(trained.update)
+                    measurement = operator.forward(trained.update[scheme.part])
                 if not checks.is_finite(measurement):
                     raise CannotContribute(
                         "its update holds NaN or infinite numbers; lower the learning rate or check the data"
                     )
-                weight = float(trained.num_examples) if self.scheme.weight_by_examples else 1.0
+                weight = float(trained.num_examples) if scheme.weight_by_examples else 1.0
                 measured[client] = Measurement(measurement), weight
             except self.excused as error:
                 self.attendance.excuses.append(explain(error))
@@ -269,7 +274,7 @@ class Client:
 
     def _prove(self, member: MemberState, request: Request, vector: Words, operator: Operator) -> bytes:
         """The proof that this client's vector is short; empty where none was agreed."""
-        bound = self.scheme.privacy.norm_bound(operator.num_measurements)
+        bound = self.scheme.at(request.round).privacy.norm_bound(operator.num_measurements)
         if bound is None:
             return b""
         source = self.secrets.source("proof", request.round, request.attempt, member.me)
@@ -283,14 +288,14 @@ class Client:
         This is the only place that checks limits: the limit of the scheme, by the client's memory or by its ledger of
         this app, and the limits of its own policy, over all apps.
         """
-        limit, ledger = self.scheme.privacy.max_contributions, self.ledger
+        limit, ledger = self.scheme.at(request.round).privacy.max_contributions, self.ledger
         if member is None or ledger is None:
             return request.weights is not None and (limit is None or state.contributions < limit)
         terms, session = self._terms(request), member.session
         if self.policy is not None:
             self.policy.check(terms)
         if request.weights is not None:
-            self.attendance.limit = self._limit_reached(ledger, terms)
+            self.attendance.limit = self._limit_reached(ledger, terms, limit)
         within = request.weights is not None and self.attendance.limit is None
         ledger.join(
             session.run,
@@ -302,9 +307,9 @@ class Client:
         )
         return within
 
-    def _limit_reached(self, ledger: ClientLedger, terms: Terms) -> str | None:
+    def _limit_reached(self, ledger: ClientLedger, terms: Terms, limit: int | None) -> str | None:
         """Which limit keeps this client's data out of the sum, in words; None if none does."""
-        limit, used = self.scheme.privacy.max_contributions, len(ledger.participations(self.app))
+        used = len(ledger.participations(self.app))
         if limit is not None and used >= limit:
             under = "" if self.app is None else f" under the app '{self.app}'"
             return f"{used} of {limit} contributions{under} are used (privacy.max_contributions)"
@@ -336,7 +341,7 @@ class Client:
         return replace(state, member=member), Reply(round=request.round, attempt=request.attempt, message=reply)
 
     def _terms(self, request: Request) -> Terms:
-        return self.scheme.terms(self.trainer.num_coordinates, request.round)
+        return self.scheme.at(request.round).terms(self.trainer.num_coordinates, request.round)
 
     def _session(self, run: str, roster: tuple[ClientId, ...], request: Request) -> Session:
         """The aggregation as this client sets it up from its own settings; a run of another app is refused."""

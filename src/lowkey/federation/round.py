@@ -50,8 +50,10 @@ def round_flow(
     verify_keys : VerifyKeys
         Public keys of the enrolled clients; needed under secure aggregation.
     """
-    number, privacy = state.round + 1, scheme.privacy
-    operator = scheme.operator(state.weights.size, number)
+    number, whole = state.round + 1, scheme
+    scheme = whole.at(number)
+    privacy, operator = scheme.privacy, scheme.operator(state.weights.size, number)
+    before = state if scheme is whole else initial_state(scheme, state.weights)  # an opening starts fresh
 
     # 1. Roster: drawn secretly where amplification is claimed, reproducibly where nothing is.
     draws = secrets.source("cohort", number, attempt) if scheme.private else PublicStream(scheme.seed, "cohort", number)
@@ -69,15 +71,16 @@ def round_flow(
     # 13. Gather, in the compressed domain: what earlier rounds left over, and decoding.
     decode = partial(scheme.decoder.decode, operator, layers=scheme.layers)
     with clock.stage("decode"):
-        gathered = scheme.gather.gather(state.gathered, summed.mean.value, operator, decode, summed.mean.noise)
+        gathered = scheme.gather.gather(before.gathered, summed.mean.value, operator, decode, summed.mean.noise)
 
     # 14. Step: the optimiser moves the model, and the average that will be released follows.
     # Decoding spreads the noise of m measurements over n coordinates.
     noise = gathered.noise * math.sqrt(operator.num_measurements / operator.num_coordinates)
-    optimiser, step = scheme.server.apply(state.optimiser, gathered.decoded.update, noise)
+    optimiser, step = scheme.server.apply(before.optimiser, gathered.decoded.update, noise)
     step_norm = checks.finite_norm("the step of the model", step)
-    weights = state.weights + step
-    average = scheme.averaging.add(state.average, weights, number)
+    weights = state.weights.copy()
+    weights[scheme.part] += step
+    average = whole.averaging.add(state.average, weights, number)
 
     # 15. Outcome: the new state, and numbers about the round that may be published.
     up, down = privacy.wire(operator.num_measurements).num_bytes, 4 * weights.size
@@ -85,10 +88,10 @@ def round_flow(
         state=RunState(
             round=number,
             weights=weights,
-            gathered=gathered.state,
-            optimiser=optimiser,
+            gathered=gathered.state if scheme is whole else state.gathered,
+            optimiser=optimiser if scheme is whole else state.optimiser,
             average=average,
-            clip_norm=summed.mean.clip_norm,
+            clip_norm=summed.mean.clip_norm if scheme is whole else state.clip_norm,
             bytes_up=state.bytes_up + up * cohort.size,
             bytes_down=state.bytes_down + round(down * privacy.sampling.expected_size),  # the true number is secret
         ),
@@ -124,7 +127,7 @@ def initial_state(scheme: Scheme, weights: FloatArray) -> RunState:
         round=0,
         weights=weights,
         gathered=scheme.gather.init(operator),
-        optimiser=scheme.server.init(weights),
+        optimiser=scheme.server.init(weights[scheme.part]),
         average=scheme.averaging.init(weights),
     )
 

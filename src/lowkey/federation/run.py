@@ -95,7 +95,7 @@ class Federation:
         ``save`` is called after every round, before the observers, and must make the round durable.
         """
         while state.round < schedule.last_round:
-            if self._next_round_passes():
+            if self._passes(state.round + 1):
                 if state.round == 0:
                     raise BudgetExhausted(
                         f"even the first round would exceed privacy.epsilon = {self.scheme.privacy.epsilon}; raise "
@@ -113,7 +113,7 @@ class Federation:
         outcome = self._try(state, schedule)
         with self.clock.stage("account"):
             spent = self.epsilon()
-            last = outcome.state.round == schedule.last_round or self._next_round_passes()
+            last = outcome.state.round == schedule.last_round or self._passes(outcome.state.round + 1)
         evaluation: Evaluation = {}
         if last or outcome.state.round % schedule.evaluate_every == 0:
             with self.clock.stage("evaluate"):
@@ -142,7 +142,7 @@ class Federation:
             try:
                 return drive(flow, self.ask)
             except RoundFailed as error:
-                if self._next_round_passes():
+                if self._passes(state.round + 1):
                     raise RoundFailed(
                         f"{error}; and privacy.epsilon = {self.scheme.privacy.epsilon} leaves no room for another "
                         "attempt: failed ones are paid for, and privacy.spare_attempts is how many a plan reserves"
@@ -172,16 +172,22 @@ class Federation:
 
     def server_epsilon_limit(self) -> float | None:
         """The same about a client that reaches its limit in this run, which is all that it enforces; None without."""
-        event, limit = self.scheme.privacy.event(), self.scheme.privacy.max_contributions
-        if event is None or limit is None:
+        privacy, opening = self.scheme.privacy, self.scheme.at(1).privacy
+        event, limit, first = privacy.event(), privacy.max_contributions, opening.event()
+        if event is None or limit is None or first is None:
             return None
-        return accounting.server_view([*self._of_other_runs(), replace(event, count=limit)], self.scheme.privacy.delta)
+        own = [replace(event, count=limit)]
+        if opening is not privacy:  # of which a client gives no more than its own limit says
+            opened = min(limit, opening.max_contributions or limit)
+            own = [replace(first, count=opened), *([replace(event, count=limit - opened)] if limit > opened else [])]
+        return accounting.server_view([*self._of_other_runs(), *own], privacy.delta)
 
     def _of_other_runs(self) -> list[accounting.Event]:
         return [entry.event for entry in self.ledger.entries if entry.run != self.ledger.run]
 
-    def _next_round_passes(self) -> bool:
-        privacy = self.scheme.privacy
+    def _passes(self, number: int) -> bool:
+        """Whether another attempt, at this round, would pass the target."""
+        privacy = self.scheme.at(number).privacy
         event, target = privacy.event(), privacy.epsilon
         if target is None:
             return False

@@ -67,6 +67,10 @@ class Scheme:
         Names reproducible choices: order of local SGD, public shuffles, cohorts of schemes without privacy.
     layers : tuple of int
         Number of coordinates of each parameter tensor of the model, for decoders that use them.
+    start, stop : int, int or None
+        Which coordinates of the model its rounds learn; all where nothing is said.
+    first : Scheme or None
+        The scheme of round 1, where that releases something else: the mean features of a model with a centre.
     """
 
     name: str
@@ -79,13 +83,26 @@ class Scheme:
     weight_by_examples: bool
     seed: int = 0
     layers: tuple[int, ...] = ()
+    start: int = 0
+    stop: int | None = None
+    first: Scheme | None = None
+
+    def at(self, number: int) -> Scheme:
+        """The scheme of a round."""
+        return self.first if self.first is not None and number == 1 else self
+
+    @property
+    def part(self) -> slice:
+        """The coordinates that are learned."""
+        return slice(self.start, self.stop)
 
     @property
     def private(self) -> bool:
         return self.privacy.private
 
     def operator(self, num_coordinates: int, number: int) -> Operator:
-        """The map of a round, for a model of this size."""
+        """The map of a round of this scheme, for a model of this size."""
+        num_coordinates = len(range(num_coordinates)[self.part])
         round_number = number if self.codec.changes_each_round else 0
         public = PublicNumbers(seed=self.seed, round=round_number, bits=self.privacy.bits)
         return operator_of(self.codec, num_coordinates, public)
@@ -138,9 +155,27 @@ class Scheme:
             terms=terms.digest(),
         )
 
-    def for_layers(self, layers: Sequence[int]) -> Scheme:
-        """The same scheme for a model whose parameter tensors have these sizes, in their natural order."""
-        return replace(self, layers=tuple(layers))
+    def for_layers(self, layers: Sequence[int], *, centre: int = 0) -> Scheme:
+        """The same scheme for a model whose parameter tensors have these sizes, in their natural order.
+
+        The first ``centre`` coordinates are the centre of the features: round 1 releases their mean, and all others
+        learn the rest.
+        """
+        settings = getattr(self.privacy, "settings", None)
+        if settings is not None and bool(settings.centring) != bool(centre):
+            raise InvalidInput(
+                "the model has a centre, which costs a share of the budget: set privacy.centring, such as 0.05"
+                if centre
+                else f"privacy.centring is {settings.centring}, but the model has no centre; set it to 0"
+            )
+        if not centre:
+            return replace(self, layers=tuple(layers))
+        opening = self.privacy if settings is None else replace(self.privacy, settings=settings.opening())  # type: ignore[type-var]
+        usual = {kind: PARTS[kind][name]() for kind, name in usual_parts("fl-std").items()}
+        first = replace(
+            self, **usual, privacy=opening, weight_by_examples=False, layers=(centre,), start=0, stop=centre, first=None
+        )
+        return replace(self, layers=tuple(layers)[1:], start=centre, first=first)
 
 
 def is_private(name: str) -> bool:

@@ -123,6 +123,7 @@ class Node:
         self.client = client_of(settings)
         if self.client >= clients:
             raise ConfigError(f"client is {self.client}; it must be below federation.clients = {clients}")
+        require_no_centre(config)
         self._secrets = secrets_from_environment()
         self._memory = _Memory(context)
         self._scheme, self._app = config.scheme(), config.name
@@ -187,6 +188,14 @@ class Node:
                 note_training(self._home, request.round, excuses[-1] if excuses else attendance.limit)
             except Exception:  # without it the reply must leave all the same: a node that trained must not be missed
                 _log.exception("the status of this node cannot be written")
+
+
+def require_no_centre(config: Config) -> None:
+    """Refuse a model with a centre: nodes learn the size of a model from the server, and not which part is which."""
+    if config.privacy is not None and config.privacy.centring:
+        raise ConfigError(
+            "privacy.centring is for simulations: on Flower, use a model without a centre, and set it to 0"
+        )
 
 
 def settings_digest(scheme: Scheme, num_coordinates: int) -> bytes:

@@ -19,7 +19,7 @@ from lowkey.experiments import FAILURE_FILE, Config, Connection, RunDirectory, r
 from lowkey.federation import RunState
 from lowkey.figures import human_epsilon
 from lowkey.flower.grid import GridAsk
-from lowkey.flower.node import read_app_config, secrets_from_environment, settings_digest
+from lowkey.flower.node import read_app_config, require_no_centre, secrets_from_environment, settings_digest
 from lowkey.flower.nodes import Nodes
 from lowkey.protocols import Metrics
 from lowkey.tasks import Score
@@ -62,6 +62,7 @@ def serve(grid: Grid, context: Context, config: Config, out: Path) -> None:
     """Run all rounds, or continue a run."""
     from lowkey.experiments import prospects, server_parts
 
+    require_no_centre(config)
     secrets, parts, clients = secrets_from_environment(), server_parts(config), config.federation.clients
     scheme, size = parts.scheme, parts.initial_weights.size
     verify_keys = None

@@ -63,6 +63,40 @@ class LinearHead(SparseLinear):
         return super().forward(inputs.flatten(1) if isinstance(inputs, torch.Tensor) else inputs)
 
 
+class CentredHead(LinearHead):
+    """A head on features that share a mean: it subtracts a centre, gives every row the norm 1, and appends a constant.
+
+    The centre is learned first, as the mean of the clients' features, in a release of its own; then the weights are.
+
+    Parameters
+    ----------
+    features : int
+        Numbers of an example, whose norm is at most 1.
+    outputs : int
+        Number of classes; 1 for a yes or no.
+    constant : float
+        What is appended to every row; its weights are the biases.
+    """
+
+    takes_sparse_rows = False
+
+    def __init__(self, features: int, outputs: int, *, constant: float = 0.3) -> None:
+        super().__init__(features + 1, outputs, bias=False)
+        weight = self.weight
+        del self.weight
+        self.centre, self.weight = nn.Parameter(torch.zeros(features)), weight  # in this order in the model vector
+        self.constant = constant
+
+    def forward(self, inputs: Any) -> torch.Tensor:
+        rows = F.normalize(inputs.flatten(1) - self.centre)
+        return F.linear(F.pad(rows, (0, 1), value=self.constant), self.weight)
+
+
+def centre_size(module: nn.Module) -> int:
+    """How many numbers the centre of a model has; 0 for models without."""
+    return module.centre.numel() if isinstance(module, CentredHead) else 0
+
+
 class HeadTrainer:
     """Gradient descent on a :class:`LinearHead`; satisfies :class:`lowkey.protocols.BatchTrainer`.
 
@@ -94,8 +128,10 @@ class HeadTrainer:
             )
         self._clients, self._training, self._choice = clients, training, objective.choice
         self._features, self._outputs, self._bias = head.in_features, head.out_features, head.bias is not None
+        self._centre, self._constant = centre_size(head), getattr(head, "constant", 0.0)
         self.num_clients = len(clients)
-        self.num_coordinates = self._outputs * (self._features + self._bias)
+        self._size = self._outputs * (self._features + self._bias)
+        self.num_coordinates = self._centre + self._size
 
     def limit_threads(self, threads: int) -> None:
         torch.set_num_threads(threads)
@@ -112,6 +148,8 @@ class HeadTrainer:
     ) -> list[LocalUpdate | Exception]:
         """What :meth:`train` gives for each of some clients, computed together."""
         results: list[LocalUpdate | Exception | None] = [None] * len(clients)
+        centre, weights = weights[: self._centre], weights[self._centre :]
+        means: dict[int, FloatArray] = {}
         stacks: dict[int, list[tuple[int, NDArray[Any], NDArray[Any], int]]] = {}
         for place, client in enumerate(clients):
             try:
@@ -119,13 +157,17 @@ class HeadTrainer:
             except Exception as error:
                 results[place] = error
                 continue
+            if self._centre:
+                means[place] = inputs.mean(0) - centre
+                inputs = self._centred(inputs, centre)
             stacks.setdefault(len(targets), []).append((place, inputs, targets, count))
         with _blas().limit(limits=1, user_api="blas"):  # with several threads, sums would depend on their number
             for stack in stacks.values():
                 for part in [stack] if not scipy.sparse.issparse(stack[0][1]) else [[one] for one in stack]:
                     updates = self._descend(weights, *_stacked(part))
                     for (place, _, _, count), update in zip(part, updates, strict=True):
-                        results[place] = LocalUpdate(update, count)
+                        whole = np.concatenate([means[place], update]) if self._centre else update
+                        results[place] = LocalUpdate(whole, count)
         return results  # type: ignore[return-value]
 
     def _examples(
@@ -140,8 +182,11 @@ class HeadTrainer:
                 inputs, targets = inputs[chosen], targets[chosen]
             if not scipy.sparse.issparse(inputs):
                 inputs = inputs.reshape(len(targets), -1)
-            if inputs.shape[1] != self._features:
-                raise InvalidInput(f"an example has {inputs.shape[1]} numbers; the head takes {self._features}")
+            taken = self._centre or self._features
+            if inputs.shape[1] != taken:
+                raise InvalidInput(f"an example has {inputs.shape[1]} numbers; the head takes {taken}")
+            if self._centre and scipy.sparse.issparse(inputs):
+                raise InvalidInput("its rows are sparse, and a head with a centre takes dense ones; use a LinearHead")
             require_labels(targets, max(1, self._outputs - 1))
             if self._training.balanced:
                 self._require_both(targets)
@@ -150,6 +195,14 @@ class HeadTrainer:
             raise
         except InvalidInput as error:
             raise InvalidInput(f"data of client {client}: {error}") from error
+
+    def _centred(self, inputs: FloatArray, centre: FloatArray) -> FloatArray:
+        """Rows as the head sees them."""
+        rows = np.full((len(inputs), self._features), self._constant, np.float32)
+        np.subtract(inputs, centre, out=rows[:, :-1])
+        norms = np.sqrt(np.einsum("ij,ij->i", rows[:, :-1], rows[:, :-1]))
+        rows[:, :-1] /= np.maximum(norms, np.float32(1e-12))[:, None]
+        return rows
 
     def _require_both(self, targets: NDArray[Any]) -> None:
         if self._outputs == 1 and targets.min() == targets.max():
@@ -244,7 +297,7 @@ class HeadTrainer:
         self, weights: FloatArray, inputs: Any, moved: FloatArray, scale: float, bias: FloatArray | None = None
     ) -> FloatArray:
         """Rows of Aᵀ·X + (s − 1)·W and the changes of the biases, with A the stack ``moved``."""
-        updates = np.empty((len(moved), self.num_coordinates), np.float32)
+        updates = np.empty((len(moved), self._size), np.float32)
         size = self._outputs * self._features
         change = updates[:, :size].reshape(-1, self._outputs, self._features)
         if inputs.ndim == 3:

@@ -16,15 +16,27 @@ from lowkey.privacy.events import Event
 from lowkey.privacy.sampling import Sampling
 
 
-def calibrate_noise(sampling: Sampling, *, epsilon: float, delta: float, rounds: int) -> float:
+def calibrate_noise(
+    sampling: Sampling, *, epsilon: float, delta: float, rounds: int, beside: Iterable[tuple[float, int]] = ()
+) -> float:
     """Smallest noise multiplier, up to 4 decimals, whose PLD ε over all rounds is at most the target.
 
-    Attempts that gave no sum cost as much as rounds: count those that are to be reserved among ``rounds``.
+    Parameters
+    ----------
+    sampling : Sampling
+        How rosters are drawn.
+    epsilon, delta : float
+        The target.
+    rounds : int
+        How many there are. Attempts that gave no sum cost as much: count those that are to be reserved.
+    beside : pairs of a float and an int
+        Releases of other kinds under the same target: their noise multiplier over that of a round, and how many.
     """
     checks.positive("epsilon", epsilon)
+    kinds = ((1.0, rounds), *beside)
 
     def spent(z: float) -> float:
-        return claimed_epsilon([replace(sampling.event(z), count=rounds)], delta)
+        return claimed_epsilon([replace(sampling.event(z * ratio), count=n) for ratio, n in kinds if n], delta)
 
     upper = 1.0
     while spent(upper) > epsilon:

@@ -12,6 +12,7 @@ from lowkey.privacy.events import require_delta
 from lowkey.privacy.sampling import SAMPLINGS, Sampling, make_sampling
 
 LARGEST_CLIP = 1e6
+CENTRING_ATTEMPTS = 2  # the release itself, and one attempt that gives no sum
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +57,11 @@ class ClientPrivacy:
     aggregation : {"plain", "masked"}
         "masked" runs the whole secure aggregation; "plain" adds the same integers openly, which is only for
         simulations.
+    centring : float
+        Share of the budget for one release before the others: the mean of the clients' features, which a model with a
+        centre subtracts. 0 for models without.
+    centring_noise : float or "auto"
+        z of that release. "auto" follows from ``centring`` and the rounds.
     proofs : bool
         Whether every member proves, under its mask, that its vector is no longer than a contribution and its noise
         are; who cannot counts as dropped out. Plain sums are checked directly. Needs the extra "proofs".
@@ -75,6 +81,8 @@ class ClientPrivacy:
     bits: Literal[16, 20, 24, 28] | None = None
     max_contributions: int | Literal["auto", "unlimited"] = "auto"
     aggregation: Literal["plain", "masked"] = "plain"
+    centring: float = 0.0
+    centring_noise: float | Literal["auto"] = "auto"
     proofs: bool = False
 
     def __post_init__(self) -> None:
@@ -82,8 +90,8 @@ class ClientPrivacy:
         if self.clip_norm is None:
             if self.clip != "normalise":
                 raise InvalidInput(
-                    "privacy.clip_norm is missing: the largest norm of an update; 'lowkey privacy clip-norm' finds one "
-                    "on public data, and privacy.clip = 'normalise' needs none"
+                    "privacy.clip_norm is None, that is missing: the largest norm of an update; 'lowkey privacy "
+                    "clip-norm' finds one on public data, and privacy.clip = 'normalise' needs none"
                 )
             object.__setattr__(self, "clip_norm", 1.0)
         checks.positive("privacy.clip_norm", self.norm, most=LARGEST_CLIP)
@@ -106,6 +114,9 @@ class ClientPrivacy:
         if self.max_contributions not in ("auto", "unlimited"):
             checks.at_least("privacy.max_contributions", self.max_contributions, 1)  # type: ignore[arg-type]
         checks.one_of("privacy.aggregation", self.aggregation, ("plain", "masked"))
+        checks.fraction("privacy.centring", self.centring, include_zero=True, include_one=False)
+        if self.centring_noise != "auto":
+            checks.not_negative("privacy.centring_noise", self.centring_noise)
         checks.one_of("privacy.proofs", self.proofs, (False, True))
 
     @property
@@ -133,18 +144,30 @@ class ClientPrivacy:
         bits = self.bits or (20 if ratio < 1 else 24)
         spare = self.spare_attempts if rounds is None else spare_attempts(rounds, self.spare_attempts)
         settled = replace(self, bits=bits, spare_attempts=spare)
-        if self.sampling is not None and noise != "auto" and limit != "auto":
+        centred = not self.centring or self.centring_noise != "auto"
+        if self.sampling is not None and noise != "auto" and limit != "auto" and centred:
             return settled  # as in settings that were resolved before: nothing is computed or imported
         sampling = self.sampling_of(clients=clients, cohort=cohort)
         attempts = None if rounds is None or spare == "auto" else rounds + spare
+        ratio_of_noise = 1.0
+        if self.centring:
+            if attempts is None or rounds is None or rounds < 2:
+                raise InvalidInput(
+                    "privacy.centring is a release before the others, so it needs the number of rounds, at least 2; "
+                    "set schedule.rounds"
+                )
+            ratio_of_noise = math.sqrt((1 - self.centring) / (self.centring * (rounds - 1)))
         if noise == "auto":
-            noise = self._calibrated(sampling, attempts)
+            noise = self._calibrated(sampling, attempts, ratio_of_noise)
+        if self.centring and self.centring_noise == "auto":
+            settled = replace(settled, centring_noise=noise * ratio_of_noise)
         if limit == "auto":
-            limit = "unlimited" if attempts is None else _likely_limit(sampling, attempts)
+            spare_centring = CENTRING_ATTEMPTS - 1 if self.centring else 0
+            limit = "unlimited" if attempts is None else _likely_limit(sampling, attempts + spare_centring)
         name = self.sampling or sampling.mode
         return replace(settled, sampling=name, noise_multiplier=noise, max_contributions=limit)
 
-    def _calibrated(self, sampling: Sampling, attempts: int | None) -> float:
+    def _calibrated(self, sampling: Sampling, attempts: int | None, ratio_of_noise: float) -> float:
         from lowkey.privacy.calibration import calibrate_noise
 
         if self.epsilon is None or attempts is None:
@@ -152,7 +175,27 @@ class ClientPrivacy:
                 "privacy.noise_multiplier is 'auto', which needs privacy.epsilon and the number of rounds; give both, "
                 "or the noise itself"
             )
-        return calibrate_noise(sampling, epsilon=self.epsilon, delta=self.delta, rounds=attempts)
+        if not self.centring:
+            return calibrate_noise(sampling, epsilon=self.epsilon, delta=self.delta, rounds=attempts)
+        return calibrate_noise(
+            sampling,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            rounds=attempts - 1,
+            beside=[(ratio_of_noise, CENTRING_ATTEMPTS)],
+        )
+
+    def opening(self) -> ClientPrivacy:
+        """The promise of the release of the mean features, of which none is longer than 1; resolved as this is."""
+        return replace(
+            self,
+            clip="fixed",
+            clip_norm=1.0,
+            noise_multiplier=self.centring_noise,
+            max_contributions=CENTRING_ATTEMPTS,
+            centring=0.0,
+            centring_noise="auto",
+        )
 
 
 def spare_attempts(rounds: int, chosen: int | Literal["auto"] = "auto") -> int:

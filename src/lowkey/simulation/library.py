@@ -24,6 +24,7 @@ from lowkey.learning import (
     LocalSGD,
     Objective,
     TorchEvaluator,
+    centre_size,
     layer_sizes,
     load_vector,
     make_trainer,
@@ -122,7 +123,7 @@ def simulate(
             f"the scheme was made for {scheme.privacy.sampling.population} clients, but there are {len(clients)} "
             "datasets; pass clients=len(clients) to lowkey.scheme"
         )
-    scheme = scheme.for_layers(layer_sizes(model))
+    scheme = scheme.for_layers(layer_sizes(model), centre=centre_size(model))
     objective, schedule = objective or usual_objective(model), Schedule(rounds=rounds)
     if evaluate is None:
         evaluate = no_evaluation if test is None else TorchEvaluator(model, test, objective=objective, device=device)

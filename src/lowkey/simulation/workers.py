@@ -10,8 +10,9 @@ matters.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing.sharedctypes import RawArray
 from types import TracebackType
 from typing import Any, TypeAlias
@@ -47,6 +48,7 @@ class _Block:
 class _Job:
     blocks: list[_Block]
     rule: Rule | None
+    length: int  # of a vector of this round
 
 
 @dataclass(frozen=True)
@@ -118,12 +120,14 @@ class WorkerPool:
         checks.at_least("blocks at once", blocks_at_once, 1)
         self._clock, self._memory, self._register = clock, memory or Memory(), Register()
         self.take_figures = self._register.take
-        self._length, self._at_once = scheme.wire(trainer.num_coordinates).length, blocks_at_once
+        self._length_at: Callable[[int], int] = partial(_length, scheme, trainer.num_coordinates)
+        self._at_once = blocks_at_once
         largest = block_size(scheme.privacy.sampling.roster_size, trainer.num_coordinates)
-        size = 4 * self._length * largest * blocks_at_once
+        longest = max(self._length_at(1), self._length_at(2))
+        size_of_slot = 4 * longest * largest * blocks_at_once
         shared_model: Any = RawArray(ctypes.c_float, trainer.num_coordinates)
         self._model = np.frombuffer(shared_model, np.float32)
-        self._slots: list[Any] = [RawArray(ctypes.c_char, size) for _ in range(workers * AHEAD)]
+        self._slots: list[Any] = [RawArray(ctypes.c_char, size_of_slot) for _ in range(workers * AHEAD)]
         self._stages: list[Any] = [RawArray(ctypes.c_char, _STAGE_BYTES) for _ in range(workers)]
         self._pool: Pool[_Job, _Done] = Pool(
             [
@@ -131,7 +135,6 @@ class WorkerPool:
                     Client(scheme=scheme, trainer=trainer, secrets=secrets, keys=keys, clock=_SharedStageClock(stage)),
                     shared_model,
                     list(enumerate(self._slots))[number::workers],
-                    self._length,
                 )
                 for number, stage in enumerate(self._stages)
             ]
@@ -164,11 +167,14 @@ class WorkerPool:
         self._publish(requests)
         blocks = list(requests.blocks)
         messages = [blocks[first : first + self._at_once] for first in range(0, len(blocks), self._at_once)]
-        jobs = (_Job([self._block(requests, block) for block in message], requests.rule) for message in messages)
+        length = self._length_at(next(iter(requests.values())).round) if requests else 0
+        jobs = (
+            _Job([self._block(requests, block) for block in message], requests.rule, length) for message in messages
+        )
         for message, done in zip(messages, self._pool.map(jobs), strict=True):
             self._clock.add(done.seconds)
             self._register.add(done.tried, done.excuses)
-            vectors = _Vectors(self._slots[done.slot], self._length)
+            vectors = _Vectors(self._slots[done.slot], length)
             for clients, block in zip(message, done.blocks, strict=True):
                 for state in block.states:
                     if state is not None:
@@ -201,6 +207,11 @@ class WorkerPool:
             self._model[:] = model
 
 
+def _length(scheme: Scheme, num_coordinates: int, number: int) -> int:
+    """Numbers in a vector of a round."""
+    return scheme.at(number).wire(num_coordinates, number).length
+
+
 class _Vectors:
     """Vectors one behind the other in a slot of shared memory."""
 
@@ -220,15 +231,15 @@ class _Clients:
     No slot is used again before its vectors were taken: a worker has a slot for each job whose result is not yet taken.
     """
 
-    def __init__(self, client: Client, model: Any, slots: list[tuple[int, Any]], length: int) -> None:
-        self._client, self._model, self._slots, self._length, self._jobs = client, model, slots, length, 0
+    def __init__(self, client: Client, model: Any, slots: list[tuple[int, Any]]) -> None:
+        self._client, self._model, self._slots, self._jobs = client, model, slots, 0
 
     def __call__(self, job: _Job) -> _Done:
         client, (slot, memory) = self._client, self._slots[self._jobs % AHEAD]
         if self._jobs == 0:
             client.trainer.limit_threads(1)
         self._jobs += 1
-        vectors = _Vectors(memory, self._length)
+        vectors = _Vectors(memory, job.length)
         try:
             blocks = [self._answer(block, job.rule, vectors) for block in job.blocks]
         except ClientFailed:

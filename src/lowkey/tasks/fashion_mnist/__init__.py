@@ -34,21 +34,30 @@ class ImageSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CNNSettings:
+class ImageModelSettings:
     """The table ``[model]``; by default the paper's network of 1,663,370 parameters.
 
     Parameters
     ----------
+    kind : {"cnn", "head"}
+        The paper's network, or softmax regression with a centre on public features: scattering, normalised in 27
+        groups, projected.
     filters : tuple of two int
-        Number of filters of the two convolutions.
+        Of the network: number of filters of the two convolutions.
     hidden : int
-        Units of the hidden layer.
+        Of the network: units of the hidden layer.
+    features : int
+        Of the head: how many numbers the 3,969 of the scattering are projected to; 3,969 projects nothing.
     """
 
+    kind: Literal["cnn", "head"] = "cnn"
     filters: tuple[int, int] = (32, 64)
     hidden: int = 512
+    features: int = 1500
 
     def __post_init__(self) -> None:
+        checks.one_of("model.kind", self.kind, ("cnn", "head"))
+        checks.at_least("model.features", self.features, 1)
         for count in (*self.filters, self.hidden):
             checks.at_least("model.filters and model.hidden", count, 1)
 
@@ -65,18 +74,19 @@ _PARTS = f"{__name__}.parts"
 FASHION_MNIST = Task(
     model=late(_PARTS, "model"),
     clients=late(_PARTS, "clients"),
+    local_data=late(_PARTS, "local_data"),
     test=late(_PARTS, "test"),
     data=ImageSettings,
-    model_settings=CNNSettings,
+    model_settings=ImageModelSettings,
     presets=__name__,
 )
 
 __all__ = [
     "FASHION_MNIST",
-    "CNNSettings",
     "FashionCNN",
     "ImageClients",
     "ImageData",
+    "ImageModelSettings",
     "ImageSettings",
     "load_fashion_mnist",
 ]

@@ -62,6 +62,22 @@ class ImageClients:
         return _examples(self.images[rows], self.labels[rows])
 
 
+@dataclass(frozen=True)
+class RowClients:
+    """Datasets of all clients whose features are computed already."""
+
+    rows: NDArray[np.float32] = field(repr=False)
+    labels: NDArray[np.uint8] = field(repr=False)
+    partition: Partition
+
+    def __len__(self) -> int:
+        return len(self.partition)
+
+    def __getitem__(self, client: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        rows = self.partition[client]
+        return self.rows[rows], self.labels[rows].astype(np.int64)
+
+
 def _examples(images: NDArray[np.uint8], labels: NDArray[np.uint8]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Pixels in [0, 1] with a channel axis, and integer labels."""
     return (images[:, None].astype(np.float32) / np.float32(255)), labels.astype(np.int64)

@@ -5,23 +5,58 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from lowkey.learning import ClientDatasets, Examples, keras_initialise
+import numpy as np
+
+from lowkey.features import Chain, FeatureMap, GroupNorm, Projection, Scattering, UnitNorm, features_of
+from lowkey.learning import CentredHead, ClientDatasets, Examples, keras_initialise
 from lowkey.rng import generator
 from lowkey.tasks.fashion_mnist.cnn import FashionCNN
-from lowkey.tasks.fashion_mnist.images import ImageClients, ImageData, load_fashion_mnist
+from lowkey.tasks.fashion_mnist.images import ImageClients, ImageData, RowClients, load_fashion_mnist
 from lowkey.tasks.partition import dirichlet_shards, iid_shards
-from lowkey.tasks.task import Study
+from lowkey.tasks.task import NodeSettings, Study, client_of
+from lowkey.types import FloatArray
+
+_SCATTERED = 3969
 
 
 def model(study: Study) -> Any:
-    """The network, with its first weights."""
+    """The network or the head, with its first weights."""
+    if study.model.kind == "head":
+        return CentredHead(study.model.features, 10)
     return keras_initialise(
         FashionCNN(study.model.filters, study.model.hidden), generator(study.seed, "initial weights")
     )
 
 
 def clients(study: Study) -> ClientDatasets:
-    """The images of all clients."""
+    """The images of all clients, or their features."""
+    images = _clients(study)
+    if study.model.kind == "cnn":
+        return images
+    return RowClients(_features(study, test=False), images.labels, images.partition)
+
+
+def local_data(study: Study, node: NodeSettings) -> Any:
+    """The examples of the client at a node. It computes features of its own images only."""
+    if study.model.kind == "cnn":
+        return clients(study)[client_of(node)]
+    images, labels = _clients(study)[client_of(node)]
+    return features_of(images[:, 0], feature_map(study.model.features)), labels
+
+
+def test(study: Study) -> Examples:
+    """The test images, or their features."""
+    images, labels = _loaded(study.data.source).test()
+    return (images if study.model.kind == "cnn" else _features(study, test=True)), labels
+
+
+def feature_map(size: int) -> FeatureMap:
+    """What the head sees of an image, as so many numbers; public, and the same for everybody."""
+    projected = () if size == _SCATTERED else (Projection(size=size),)
+    return Chain((Scattering(image=(28, 28)), GroupNorm(groups=27), UnitNorm(), *projected, UnitNorm(at_most=True)))
+
+
+def _clients(study: Study) -> ImageClients:
     data, rng = _loaded(study.data.source), generator(study.seed, "partition")
     if study.data.division == "dirichlet":
         partition = dirichlet_shards(data.train_labels, study.clients, study.data.alpha, rng)
@@ -30,9 +65,16 @@ def clients(study: Study) -> ClientDatasets:
     return ImageClients(data.train_images, data.train_labels, partition)
 
 
-def test(study: Study) -> Examples:
-    """The test images."""
-    return _loaded(study.data.source).test()
+def _features(study: Study, *, test: bool) -> FloatArray:
+    return _mapped(study.data.source, study.model.features, test)
+
+
+@lru_cache(maxsize=2)
+def _mapped(source: str, size: int, test: bool) -> FloatArray:
+    data = _loaded(source)
+    images = data.test_images if test else data.train_images
+    rows: FloatArray = features_of(images.astype(np.float32) / np.float32(255), feature_map(size))
+    return rows
 
 
 @lru_cache(maxsize=1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from lowkey.tasks.mortality.source import Counts, Feature, Hashed, Limits, Listed, Source
+from lowkey.tasks.mortality.source import Counts, Feature, Limits, Listed, Source
 
 DRUGS = (
     "metformin", "repaglinide", "nateglinide", "chlorpropamide", "glimepiride", "acetohexamide", "glipizide",
@@ -26,11 +26,6 @@ _ADMISSION_TYPES = {"1": "emergency", "2": "urgent", "7": "trauma center"}  # al
 def _given(drug: str) -> pl.Expr:
     """The drug with the change of its dose, such as insulin:Up; null when it was not given."""
     return pl.when(pl.col(drug) != "No").then(pl.concat_str(pl.lit(f"{drug}:"), pl.col(drug)))
-
-
-def _visits(kind: str) -> Feature:
-    """In the year before the admission."""
-    return Feature(kind="numeric", value=pl.col(f"number_{kind}").cast(pl.Float32, strict=False))
 
 
 _decade = pl.col("age").str.extract(r"^\[(\d+)-", 1).cast(pl.Float32, strict=False)
@@ -55,11 +50,6 @@ DIABETES130 = Source(
             kind="categorical",
             value=pl.col("admission_type_id").replace_strict(_ADMISSION_TYPES, default=None, return_dtype=pl.String),
         ),
-        "admission_source": Feature(kind="categorical", value=pl.col("admission_source_id")),
-        "specialty": Feature(
-            kind="categorical", value=pl.when(pl.col("medical_specialty") != "?").then(pl.col("medical_specialty"))
-        ),
-        **{f"{kind}_visits": _visits(kind) for kind in ("inpatient", "emergency", "outpatient")},
         "medications": Feature(kind="numeric", value=pl.col("num_medications").cast(pl.Float32, strict=False)),
         "drug": Feature(kind="codes", value=pl.concat_list([_given(drug) for drug in DRUGS]).list.drop_nulls()),
         "icd9": Feature(kind="codes", value=pl.concat_list("diag_1", "diag_2", "diag_3").list.drop_nulls()),
@@ -69,15 +59,8 @@ DIABETES130 = Source(
         "age": Limits(18, 100),  # of adults
         "gender": Listed(("Female", "Male")),
         "admission_type": Listed(tuple(_ADMISSION_TYPES.values())),
-        "admission_source": Listed(tuple(map(str, range(1, 27)))),
-        "specialty": Hashed({None: 256}),
-        **{f"{kind}_visits": Limits(0, 4) for kind in ("inpatient", "emergency", "outpatient")},
         "medications": Limits(0, 40),
         "drug": Listed(tuple(f"{drug}:{change}" for drug in DRUGS for change in ("Down", "Steady", "Up"))),
     },
-    public_default=(
-        "age", "gender", "admission_type", "admission_source", "specialty", "inpatient_visits", "emergency_visits",
-        "outpatient_visits", "medications", "drug",
-    ),  # fmt: skip
     patient="patient_nbr",
 )

@@ -84,9 +84,8 @@ def _divided(settings: AdmissionSettings, num_clients: int, seed: int) -> Hospit
         )
     else:
         source, public = SOURCES[settings.name], settings.encoding == "public"
-        features = source.public_default if public and settings.features is None else settings.features
         admissions = load_admissions(
-            settings.name, settings.source, features=features, any_version=settings.any_version
+            settings.name, settings.source, features=settings.features, any_version=settings.any_version
         )
         made = make_hospital_data(
             admissions,

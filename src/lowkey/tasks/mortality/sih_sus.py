@@ -46,11 +46,11 @@ SIH_SUS = Source(
     public={
         "age": Limits(18, 100),  # of adults
         "sex": Listed(("1", "3")),
+        "race": Listed(("01", "02", "03", "04", "05")),
         "admission_type": Listed(("01", "02", "03", "04", "05", "06")),
         "specialty": Listed((*(f"{number:02}" for number in range(1, 15)), "87")),
         # SIGTAP: the first 4 digits are group and subgroup, the first 6 the form of organisation
         "procedure": Hashed({4: 128, 6: 512, None: 4096}),
     },
-    public_default=("age", "sex", "admission_type", "specialty", "procedure"),
     hospital="cnes",
 )

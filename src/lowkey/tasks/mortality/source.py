@@ -98,8 +98,6 @@ class Source:
         Names of the features that are used when none are named.
     public : mapping of str to PublicRule
         For features that can do without fitting, the public rule of each.
-    public_default : tuple of str
-        Names of the features that are used with public rules when none are named.
     patient, hospital : str or None
         Columns with ids, where there are any.
 
@@ -120,7 +118,6 @@ class Source:
     features: Mapping[str, Feature] = field(repr=False)
     default: tuple[str, ...]
     public: Mapping[str, PublicRule] = field(default_factory=dict, repr=False)
-    public_default: tuple[str, ...] = ()
     patient: str | None = None
     hospital: str | None = None
 

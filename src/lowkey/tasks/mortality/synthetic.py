@@ -123,7 +123,7 @@ def _weighted(features: SparseRows) -> tuple[SparseRows, tuple[str, ...]]:
             ("synthetic mrci", sparse.csr_array(numbers[:, 1:]), 2),
             ("synthetic gender", gender, gender.shape[1]),
             ("synthetic admission_type", admission, admission.shape[1]),
-            ("synthetic drug", sparse.csr_array(sparse.diags_array(1 / norms) @ drugs), _DRUGS),
+            ("synthetic drug", sparse.csr_array(drugs.multiply(1 / norms[:, None])), _DRUGS),
         ],
         features.shape[0],
     )
