@@ -211,25 +211,29 @@ def test_normalising_needs_no_clip_norm() -> None:
         ClientPrivacy()
 
 
-def test_one_target_is_split_over_the_centre_and_the_rounds() -> None:
-    """Everybody in every round: precisions add up, and the release of the centre has its share of them."""
+@pytest.mark.parametrize("cohort", [6000, 100])
+def test_one_target_is_split_over_the_centre_and_the_rounds(cohort: int) -> None:
+    """With everybody in every round precisions add up, and the release of the centre has its share of them."""
     settings = ClientPrivacy(clip="normalise", epsilon=1.0, rounds=101, centring=0.05)
-    resolved = settings.resolve(clients=6000, cohort=6000)
+    resolved = settings.resolve(clients=6000, cohort=cohort)
     z, first = float(resolved.noise_multiplier), float(resolved.centring_noise)
-    assert 1 / first**2 == pytest.approx(0.05 * (1 / first**2 + 100 / z**2))
-    event = make_sampling("all", population=6000, cohort=6000).event
-    reserved = [replace(event(first), count=2), replace(event(z), count=100 + 6)]  # with spare attempts of each
-    assert claimed_epsilon(reserved, 1e-5) <= 1.0 < claimed_epsilon([*reserved, event(10 * z)], 1e-5)
-    assert resolved.max_contributions == 101 + 6 + 1
-    assert resolved.resolve(clients=6000, cohort=6000) == resolved
+    assert first == pytest.approx(3.7306 / math.sqrt(0.05), rel=1e-4)
+    everybody, sampled = (make_sampling(None, population=6000, cohort=n).event for n in (6000, cohort))
+    reserved = [replace(everybody(first), count=2), replace(sampled(z), count=100 + 6)]  # with spare attempts of each
+    assert claimed_epsilon(reserved, 1e-5) <= 1.0 < claimed_epsilon([*reserved, everybody(30.0)], 1e-5)
+    if cohort == 6000:
+        assert 2 / first**2 + 106 / z**2 == pytest.approx(1 / 3.7306**2, rel=1e-4)
+        assert resolved.max_contributions == 106 + 2
+    assert resolved.resolve(clients=6000, cohort=cohort) == resolved
     opening = resolved.opening()
     assert (opening.clip, opening.clip_norm, opening.noise_multiplier) == ("fixed", 1.0, first)
-    assert (opening.max_contributions, opening.centring) == (2, 0.0)
+    assert (opening.sampling, opening.max_contributions, opening.centring) == ("all", 2, 0.0)
 
 
-def test_a_centre_needs_rounds_after_it() -> None:
-    for rounds in (None, 1):
-        with pytest.raises(InvalidInput, match=r"privacy\.centring.*at least 2"):
-            ClientPrivacy(clip="normalise", noise_multiplier=3.0, rounds=rounds, centring=0.1).resolve(
-                clients=60, cohort=60
-            )
+def test_a_centre_needs_a_target_and_leaves_something_of_it() -> None:
+    centred = ClientPrivacy(clip="normalise", noise_multiplier=3.0, rounds=9, centring=0.1)
+    with pytest.raises(InvalidInput, match=r"privacy\.centring is a share of privacy\.epsilon"):
+        centred.resolve(clients=60, cohort=60)
+    assert replace(centred, centring_noise=5.0).resolve(clients=60, cohort=60).centring_noise == 5.0
+    with pytest.raises(InvalidInput, match=r"beside the rounds spends"):
+        replace(centred, noise_multiplier="auto", epsilon=1.0, centring=0.9).resolve(clients=60, cohort=60)

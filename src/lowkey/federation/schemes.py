@@ -170,7 +170,11 @@ class Scheme:
             )
         if not centre:
             return replace(self, layers=tuple(layers))
-        opening = self.privacy if settings is None else replace(self.privacy, settings=settings.opening())  # type: ignore[type-var]
+        opening = self.privacy
+        if settings is not None:
+            population = self.privacy.sampling.population
+            everybody = make_sampling("all", population=population, cohort=population)
+            opening = ClientMechanism(settings=settings.opening(), sampling=everybody)
         usual = {kind: PARTS[kind][name]() for kind, name in usual_parts("fl-std").items()}
         first = replace(
             self, **usual, privacy=opening, weight_by_examples=False, layers=(centre,), start=0, stop=centre, first=None

@@ -17,7 +17,7 @@ from lowkey.privacy.sampling import Sampling
 
 
 def calibrate_noise(
-    sampling: Sampling, *, epsilon: float, delta: float, rounds: int, beside: Iterable[tuple[float, int]] = ()
+    sampling: Sampling, *, epsilon: float, delta: float, rounds: int, beside: Iterable[Event] = ()
 ) -> float:
     """Smallest noise multiplier, up to 4 decimals, whose PLD ε over all rounds is at most the target.
 
@@ -29,14 +29,16 @@ def calibrate_noise(
         The target.
     rounds : int
         How many there are. Attempts that gave no sum cost as much: count those that are to be reserved.
-    beside : pairs of a float and an int
-        Releases of other kinds under the same target: their noise multiplier over that of a round, and how many.
+    beside : events
+        Releases of other kinds under the same target.
     """
     checks.positive("epsilon", epsilon)
-    kinds = ((1.0, rounds), *beside)
+    others = list(beside)
+    if others and claimed_epsilon(others, delta) >= epsilon:
+        raise InvalidInput(f"what is released beside the rounds spends epsilon = {epsilon:g} alone; give it more noise")
 
     def spent(z: float) -> float:
-        return claimed_epsilon([replace(sampling.event(z * ratio), count=n) for ratio, n in kinds if n], delta)
+        return claimed_epsilon([*others, replace(sampling.event(z), count=rounds)], delta)
 
     upper = 1.0
     while spent(upper) > epsilon:

@@ -58,10 +58,10 @@ class ClientPrivacy:
         "masked" runs the whole secure aggregation; "plain" adds the same integers openly, which is only for
         simulations.
     centring : float
-        Share of the budget for one release before the others: the mean of the clients' features, which a model with a
-        centre subtracts. 0 for models without.
+        Share of the budget for round 1, in which everybody contributes to the mean of all features, which a model with
+        a centre subtracts. 0 for models without.
     centring_noise : float or "auto"
-        z of that release. "auto" follows from ``centring`` and the rounds.
+        z of that release. "auto" follows from ``centring`` and ``epsilon``.
     proofs : bool
         Whether every member proves, under its mask, that its vector is no longer than a contribution and its noise
         are; who cannot counts as dropped out. Plain sums are checked directly. Needs the extra "proofs".
@@ -149,49 +149,55 @@ class ClientPrivacy:
             return settled  # as in settings that were resolved before: nothing is computed or imported
         sampling = self.sampling_of(clients=clients, cohort=cohort)
         attempts = None if rounds is None or spare == "auto" else rounds + spare
-        ratio_of_noise = 1.0
         if self.centring:
-            if attempts is None or rounds is None or rounds < 2:
-                raise InvalidInput(
-                    "privacy.centring is a release before the others, so it needs the number of rounds, at least 2; "
-                    "set schedule.rounds"
-                )
-            ratio_of_noise = math.sqrt((1 - self.centring) / (self.centring * (rounds - 1)))
+            settled = replace(settled, centring_noise=self._noise_of_centre(clients))
+            attempts = None if attempts is None else attempts - 1  # round 1 is the release of the centre
         if noise == "auto":
-            noise = self._calibrated(sampling, attempts, ratio_of_noise)
-        if self.centring and self.centring_noise == "auto":
-            settled = replace(settled, centring_noise=noise * ratio_of_noise)
-        if limit == "auto":
-            spare_centring = CENTRING_ATTEMPTS - 1 if self.centring else 0
-            limit = "unlimited" if attempts is None else _likely_limit(sampling, attempts + spare_centring)
+            noise = settled._calibrated(sampling, attempts, clients)
+        if limit == "auto" and attempts is not None:
+            limit = _likely_limit(sampling, attempts) + (CENTRING_ATTEMPTS if self.centring else 0)
         name = self.sampling or sampling.mode
+        limit = "unlimited" if limit == "auto" else limit
         return replace(settled, sampling=name, noise_multiplier=noise, max_contributions=limit)
 
-    def _calibrated(self, sampling: Sampling, attempts: int | None, ratio_of_noise: float) -> float:
+    def _calibrated(self, sampling: Sampling, attempts: int | None, clients: int) -> float:
         from lowkey.privacy.calibration import calibrate_noise
 
-        if self.epsilon is None or attempts is None:
+        if self.epsilon is None or attempts is None or attempts < 1:
             raise InvalidInput(
                 "privacy.noise_multiplier is 'auto', which needs privacy.epsilon and the number of rounds; give both, "
                 "or the noise itself"
             )
-        if not self.centring:
-            return calibrate_noise(sampling, epsilon=self.epsilon, delta=self.delta, rounds=attempts)
-        return calibrate_noise(
-            sampling,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            rounds=attempts - 1,
-            beside=[(ratio_of_noise, CENTRING_ATTEMPTS)],
-        )
+        beside = []
+        if self.centring:
+            everybody = make_sampling("all", population=clients, cohort=clients)
+            beside = [replace(everybody.event(float(self.centring_noise)), count=CENTRING_ATTEMPTS)]
+        return calibrate_noise(sampling, epsilon=self.epsilon, delta=self.delta, rounds=attempts, beside=beside)
+
+    def _noise_of_centre(self, clients: int) -> float:
+        """z with which the release of the centre, to which everybody contributes, has its share of the budget."""
+        from lowkey.privacy.calibration import calibrate_noise
+
+        if self.centring_noise != "auto":
+            return self.centring_noise
+        if self.epsilon is None:
+            raise InvalidInput(
+                "privacy.centring is a share of privacy.epsilon; give that, or privacy.centring_noise itself"
+            )
+        everybody = make_sampling("all", population=clients, cohort=clients)
+        alone = calibrate_noise(everybody, epsilon=self.epsilon, delta=self.delta, rounds=1)
+        return alone / math.sqrt(self.centring)
 
     def opening(self) -> ClientPrivacy:
-        """The promise of the release of the mean features, of which none is longer than 1; resolved as this is."""
+        """The promise of the release of the mean features, of which none is longer than 1; everybody contributes."""
         return replace(
             self,
             clip="fixed",
             clip_norm=1.0,
             noise_multiplier=self.centring_noise,
+            sampling="all",
+            roster=None,
+            bits=28,  # enough for everybody at once, however few take part later
             max_contributions=CENTRING_ATTEMPTS,
             centring=0.0,
             centring_noise="auto",

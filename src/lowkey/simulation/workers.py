@@ -122,7 +122,8 @@ class WorkerPool:
         self.take_figures = self._register.take
         self._length_at: Callable[[int], int] = partial(_length, scheme, trainer.num_coordinates)
         self._at_once = blocks_at_once
-        largest = block_size(scheme.privacy.sampling.roster_size, trainer.num_coordinates)
+        members = max(s.privacy.sampling.roster_size for s in (scheme, scheme.at(1)))
+        largest = block_size(members, trainer.num_coordinates)
         longest = max(self._length_at(1), self._length_at(2))
         size_of_slot = 4 * longest * largest * blocks_at_once
         shared_model: Any = RawArray(ctypes.c_float, trainer.num_coordinates)
