@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lowkey.errors import CannotContribute, LowkeyError
     from lowkey.experiments import Config, RunDirectory, load_config
     from lowkey.federation import SCHEMES, Client, Federation, Schedule, Scheme, scheme
-    from lowkey.learning import FullGradient, LinearHead, LocalSGD, Objective
+    from lowkey.learning import CentredHead, FullGradient, LinearHead, LocalSGD, Objective, RiskHead
     from lowkey.privacy import (
         ClientPrivacy,
         Epsilon,
@@ -62,7 +62,7 @@ _HOMES = {
     "errors": ("CannotContribute", "LowkeyError"),
     "experiments": ("Config", "RunDirectory", "load_config"),
     "federation": ("SCHEMES", "Client", "Federation", "Schedule", "Scheme", "scheme"),
-    "learning": ("FullGradient", "LinearHead", "LocalSGD", "Objective"),
+    "learning": ("CentredHead", "FullGradient", "LinearHead", "LocalSGD", "Objective", "RiskHead"),
     "privacy": (
         "ClientPrivacy", "Epsilon", "Event", "Ledger", "Plan", "Policy", "affordable_rounds", "calibrate_noise",
         "make_sampling", "plan", "released_epsilon", "server_epsilon",
@@ -81,6 +81,7 @@ __all__ = [
     "Adam",
     "AdjointDecoder",
     "CannotContribute",
+    "CentredHead",
     "ChunkedDCT",
     "Client",
     "ClientPrivacy",
@@ -106,6 +107,7 @@ __all__ = [
     "Plan",
     "Policy",
     "RandomSubset",
+    "RiskHead",
     "RunDirectory",
     "Schedule",
     "Scheme",

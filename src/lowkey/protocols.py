@@ -80,6 +80,32 @@ class PublicNumbers:
     bits: int | None = None
 
 
+@dataclass(frozen=True)
+class ModelShape:
+    """Sizes of the parts of a model vector: first a centre, if there is one, last slope and intercept, if there are.
+
+    Attributes
+    ----------
+    layers : tuple of int
+        Number of coordinates of each parameter tensor, in their natural order, those of the other parts included.
+    centre, calibration : int
+        How many of the first coordinates are a centre of the features, and how many of the last turn scores into risks.
+    """
+
+    layers: tuple[int, ...]
+    centre: int = 0
+    calibration: int = 0
+
+    @property
+    def size(self) -> int:
+        return sum(self.layers)
+
+    @property
+    def learned(self) -> tuple[int, ...]:
+        """Sizes of the tensors that usual rounds learn."""
+        return self.layers[bool(self.centre) : len(self.layers) - bool(self.calibration)]
+
+
 class Codec(Protocol):
     """A recipe for operators: client and server make the same operator for a round from public numbers."""
 

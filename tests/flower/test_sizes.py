@@ -8,7 +8,7 @@ import pytest
 
 from lowkey.deployment import SIZES_FILE
 from lowkey.errors import DataError
-from lowkey.flower.sizes import model_size
+from lowkey.flower.sizes import shape_of_app, to_numbers
 from tests.conftest import tiny_config
 
 
@@ -18,31 +18,31 @@ def unreadable(*_args: object) -> None:
 
 def test_the_size_is_remembered_by_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small, large = tiny_config(), tiny_config("demo/fl-std", "model.hidden=9")
-    sizes = [model_size(config, tmp_path) for config in (small, large)]
+    sizes = [to_numbers(shape_of_app(config, tmp_path)) for config in (small, large)]
     assert sizes[0] < sizes[1]
     monkeypatch.setattr("lowkey.tasks.fashion_mnist.parts.model", unreadable)
-    assert [model_size(config, tmp_path) for config in (small, large)] == sizes
+    assert [to_numbers(shape_of_app(config, tmp_path)) for config in (small, large)] == sizes
     with pytest.raises(DataError):
-        model_size(tiny_config("demo/fl-std", "model.hidden=10"), tmp_path)
+        shape_of_app(tiny_config("demo/fl-std", "model.hidden=10"), tmp_path)
     with pytest.raises(DataError):
-        model_size(small, None)
+        shape_of_app(small, None)
 
 
 def test_a_model_that_can_be_made_is_believed(tmp_path: Path) -> None:
-    size = model_size(tiny_config(), tmp_path)
+    size = shape_of_app(tiny_config(), tmp_path)
     file = tmp_path / SIZES_FILE
     file.write_text(file.read_text().replace(str(size), "5"))
-    assert model_size(tiny_config(), tmp_path) == size
+    assert shape_of_app(tiny_config(), tmp_path) == size
     assert str(size) in file.read_text()
 
 
 @pytest.mark.parametrize("text", ["", "[]", "5", '{"a": "b"}', '{"a": Infinity}', "[" * 10_000, "\udce9"])
 def test_a_damaged_file_is_written_anew(tmp_path: Path, text: str) -> None:
     (tmp_path / SIZES_FILE).write_bytes(text.encode(errors="surrogateescape"))
-    size = model_size(tiny_config(), tmp_path)
+    size = shape_of_app(tiny_config(), tmp_path)
     assert str(size) in (tmp_path / SIZES_FILE).read_text()
 
 
 def test_a_home_that_cannot_be_written_is_no_harm(tmp_path: Path) -> None:
     (tmp_path / SIZES_FILE).mkdir()
-    assert model_size(tiny_config(), tmp_path) > 0
+    assert shape_of_app(tiny_config(), tmp_path).size > 0

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 import lowkey
 from lowkey.errors import InvalidInput
 from lowkey.federation import Federation, Schedule, Scheme, initial_state
-from lowkey.learning import CentredHead, FullGradient, HeadTrainer, centre_size, layer_sizes, model_vector
+from lowkey.learning import CentredHead, FullGradient, HeadTrainer, model_shape, model_vector
 from lowkey.privacy import Ledger, claimed_epsilon
 from lowkey.rng import OSSecrets, ReplaySecrets
 from lowkey.simulation import InProcess, SimulatedKeys, WorkerPool
@@ -39,7 +39,7 @@ def made(name: str, **changes: Any) -> Scheme:
     privacy = replace(PRIVACY, **changes) if name.endswith("-dp") else None
     scheme = lowkey.scheme(name, clients=CLIENTS, cohort=CLIENTS, codec=codec, privacy=privacy)
     head = CentredHead(FEATURES, CLASSES)
-    return scheme.for_layers(layer_sizes(head), centre=centre_size(head))
+    return scheme.for_model(model_shape(head))
 
 
 def rounds(scheme: Scheme, count: int, *, workers: int = 0, ledger: Ledger | None = None, replay: bool = True) -> Any:
@@ -143,7 +143,7 @@ def test_model_and_settings_must_agree() -> None:
     head = CentredHead(FEATURES, CLASSES)
     plain = lowkey.scheme("fl-std-dp", clients=30, cohort=30, privacy=replace(PRIVACY, centring=0.0))
     with pytest.raises(InvalidInput, match=r"set privacy\.centring, such as 0\.05"):
-        plain.for_layers(layer_sizes(head), centre=centre_size(head))
+        plain.for_model(model_shape(head))
     centred = lowkey.scheme("fl-std-dp", clients=30, cohort=30, privacy=PRIVACY)
     with pytest.raises(InvalidInput, match=r"privacy\.centring is 0\.2, but the model has no centre"):
         centred.for_layers([3])

@@ -8,7 +8,7 @@ from typing import Any
 from lowkey.experiments.config import Config
 from lowkey.experiments.running import ServerParts
 from lowkey.federation import no_evaluation
-from lowkey.learning import ClientDatasets, TorchEvaluator, centre_size, layer_sizes, make_trainer, model_vector
+from lowkey.learning import ClientDatasets, TorchEvaluator, make_trainer, model_shape, model_vector
 from lowkey.protocols import Evaluator, Trainer
 
 
@@ -35,7 +35,7 @@ def server_parts(config: Config, module: Any = None) -> ServerParts:
     if test is not None:
         evaluator = TorchEvaluator(module, test, objective=task.objective(study), device=config.runtime.device)
     return ServerParts(
-        scheme=config.scheme().for_layers(layer_sizes(module), centre=centre_size(module)),
+        scheme=config.scheme(model_shape(module)),
         schedule=config.schedule,
         evaluator=evaluator,
         initial_weights=model_vector(module),

@@ -14,12 +14,22 @@ from lowkey import privacy as accounting
 from lowkey.errors import ConfigError, InvalidInput
 from lowkey.experiments.settings import DeploymentSettings, FederationSettings, Published, RuntimeSettings
 from lowkey.experiments.tables import to_record, to_table, unknown_key
-from lowkey.federation import PARTS, Schedule, Scheme, require_fit, require_promise, scheme, usual_parts
+from lowkey.federation import (
+    PARTS,
+    Schedule,
+    Scheme,
+    require_fit,
+    require_promise,
+    rounds_by_rule,
+    scheme,
+    usual_parts,
+    with_rate,
+)
 from lowkey.learning import TRAININGS, FullGradient, LocalSGD
 from lowkey.privacy import ClientPrivacy
-from lowkey.protocols import Codec, Decoder
+from lowkey.protocols import Codec, Decoder, ModelShape
 from lowkey.registry import Registry
-from lowkey.server import Averaging, Gather, Optimiser
+from lowkey.server import Averaging, Gather, Optimiser, Plain
 from lowkey.tasks import TASKS, Study, Task, find_task
 
 _CHOOSES = {"server": "optimiser"}  # the key of a table that names its part; "kind" in the others
@@ -89,13 +99,17 @@ class Config:
         target = privacy.epsilon if privacy else None
         if self.schedule.rounds == "auto" and target is None:
             raise InvalidInput("schedule.rounds is 'auto', which needs privacy.epsilon; set one of them")
-        if self.schedule.rounds == "auto" and privacy is not None and privacy.centring:
-            raise InvalidInput("schedule.rounds is 'auto', and privacy.centring needs their number; set one of them")
         if privacy is not None and privacy.noise_multiplier == "auto":
             if target is None:
                 raise InvalidInput("privacy.noise_multiplier is 'auto', which needs privacy.epsilon; set one of them")
-            if self.schedule.rounds == "auto":
-                raise InvalidInput("schedule.rounds and privacy.noise_multiplier cannot both be 'auto'; set one")
+            everybody = federation.cohort == federation.clients
+            if self.schedule.rounds == "auto" and not (privacy.clip == "normalise" and everybody):
+                raise InvalidInput(
+                    "schedule.rounds and privacy.noise_multiplier are both 'auto', for which there is a rule only "
+                    "where everybody takes part (federation.cohort) and privacy.clip is 'normalise'; set one of them"
+                )
+        elif self.schedule.rounds == "auto" and privacy is not None and privacy.centring:
+            raise InvalidInput("schedule.rounds is 'auto', and privacy.centring needs their number; set one of them")
 
     @property
     def _parts(self) -> dict[str, Any]:
@@ -121,10 +135,10 @@ class Config:
         """The task of this configuration."""
         return find_task(self.task)
 
-    def scheme(self) -> Scheme:
-        """The scheme that this describes; the configuration must be resolved."""
-        federation = self.federation
-        return scheme(
+    def scheme(self, shape: ModelShape | None = None) -> Scheme:
+        """The scheme that this describes, for a model of some shape; the configuration must be resolved."""
+        federation, schedule = self.federation, self.schedule
+        made = scheme(
             federation.scheme,
             clients=federation.clients,
             cohort=federation.cohort,
@@ -133,6 +147,9 @@ class Config:
             seed=self.seed,
             **self._parts,
         )
+        if shape is None:
+            return made
+        return made.for_model(shape, rounds=schedule.last_round, calibration=schedule.calibration)
 
     def for_nodes(self, nodes: int) -> Config:
         """The same settings with one client for each node; the cohort is at most the number of nodes.
@@ -159,9 +176,20 @@ class Config:
             return replace(self, federation=federation)
         population = {"clients": federation.clients, "cohort": federation.cohort}
         if schedule.rounds == "auto":
-            schedule = replace(schedule, rounds=_affordable(privacy, **population))
+            by_rule = privacy.noise_multiplier == "auto"
+            rounds = (
+                rounds_by_rule(privacy, clients=federation.clients, calibration=schedule.calibration)
+                if by_rule
+                else _affordable(privacy, **population)
+            )
+            schedule = replace(schedule, rounds=rounds)
         resolved = privacy.resolve(**population, rounds=schedule.last_round, ratio=self.codec.ratio)
-        return replace(self, federation=federation, privacy=resolved, schedule=schedule)
+        server = self.server
+        if isinstance(server, Plain):
+            server = with_rate(
+                server, resolved, **population, rounds=schedule.last_round, calibration=schedule.calibration
+            )
+        return replace(self, federation=federation, privacy=resolved, schedule=schedule, server=server)
 
     def to_table(self) -> dict[str, Any]:
         """The configuration as nested tables, which :func:`parse` reads again."""

@@ -16,6 +16,7 @@ from lowkey.federation.records import (
     Survivors,
 )
 from lowkey.federation.round import drive, initial_state, released_model, round_flow
+from lowkey.federation.rules import rounds_by_rule, with_rate
 from lowkey.federation.run import Federation, Schedule, StoppedBy, no_evaluation
 from lowkey.federation.schemes import (
     FAMILIES,
@@ -63,6 +64,8 @@ __all__ = [
     "require_fit",
     "require_promise",
     "round_flow",
+    "rounds_by_rule",
     "scheme",
     "usual_parts",
+    "with_rate",
 ]

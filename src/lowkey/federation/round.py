@@ -53,7 +53,7 @@ def round_flow(
     number, whole = state.round + 1, scheme
     scheme = whole.at(number)
     privacy, operator = scheme.privacy, scheme.operator(state.weights.size, number)
-    before = state if scheme is whole else initial_state(scheme, state.weights)  # an opening starts fresh
+    before = state if scheme is whole else initial_state(scheme, state.weights)  # another phase starts fresh
 
     # 1. Roster: drawn secretly where amplification is claimed, reproducibly where nothing is.
     draws = secrets.source("cohort", number, attempt) if scheme.private else PublicStream(scheme.seed, "cohort", number)
@@ -63,7 +63,7 @@ def round_flow(
     aggregate = AGGREGATORS[privacy.aggregation]
     summed = yield from aggregate(
         Attempt(
-            scheme=scheme, state=state, number=number, attempt=attempt, operator=operator, cohort=cohort,
+            scheme=scheme, state=before, number=number, attempt=attempt, operator=operator, cohort=cohort,
             ledger=ledger, verify_keys=verify_keys, clock=clock,
         )
     )  # fmt: skip

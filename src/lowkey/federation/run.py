@@ -39,7 +39,10 @@ class Schedule:
     ----------
     rounds : int or "auto"
         Number of the last round. A run also stops before a round that would exceed the target ε. "auto", in a
-        configuration, means as many rounds as the target allows.
+        configuration, means as many rounds as the target allows; where the noise is "auto", too, as many as the rule
+        for private heads says.
+    calibration : int
+        How many of the rounds, the last ones, fit slope and intercept of a head that states risks.
     evaluate_every : int
         Rounds between evaluations; the last round is always evaluated.
     attempts : int
@@ -48,12 +51,14 @@ class Schedule:
     """
 
     rounds: int | Literal["auto"] = 200
+    calibration: int = 0
     evaluate_every: int = 1
     attempts: int = 3
 
     def __post_init__(self) -> None:
         if self.rounds != "auto":
             checks.at_least("schedule.rounds", self.rounds, 1)
+        checks.at_least("schedule.calibration", self.calibration, 0)
         checks.at_least("schedule.evaluate_every", self.evaluate_every, 1)
         checks.at_least("schedule.attempts", self.attempts, 1)
 

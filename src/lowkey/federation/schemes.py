@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 from lowkey import checks
 from lowkey.codec import CODECS, DECODERS, operator_of
 from lowkey.errors import InvalidInput
+from lowkey.federation.rules import with_rate
 from lowkey.privacy import ClientMechanism, ClientPrivacy, NoPrivacy, Privacy, Terms, WireFormat, make_sampling
-from lowkey.protocols import Codec, Decoder, Operator, PublicNumbers
+from lowkey.protocols import Codec, Decoder, ModelShape, Operator, PublicNumbers
 from lowkey.registry import Registry, describe
 from lowkey.secagg import Session, session_graph
-from lowkey.server import AVERAGES, GATHERS, OPTIMISERS, Averaging, Gather, Optimiser
+from lowkey.server import AVERAGES, GATHERS, OPTIMISERS, Averaging, Gather, Optimiser, Plain
 from lowkey.types import ClientId
 
 
@@ -71,6 +72,8 @@ class Scheme:
         Which coordinates of the model its rounds learn; all where nothing is said.
     first : Scheme or None
         The scheme of round 1, where that releases something else: the mean features of a model with a centre.
+    last, until : Scheme or None, int or None
+        The scheme of all rounds after ``until``, where they learn something else: how scores become risks.
     """
 
     name: str
@@ -86,10 +89,22 @@ class Scheme:
     start: int = 0
     stop: int | None = None
     first: Scheme | None = None
+    last: Scheme | None = None
+    until: int | None = None
 
     def at(self, number: int) -> Scheme:
         """The scheme of a round."""
+        if self.last is not None and self.until is not None and number > self.until:
+            return self.last
         return self.first if self.first is not None and number == 1 else self
+
+    @property
+    def phases(self) -> dict[int, Scheme]:
+        """The different schemes of a run, by the first round of each."""
+        found = {1: self} if self.first is None else {1: self.first, 2: self}
+        if self.last is not None and self.until is not None:
+            found[self.until + 1] = self.last
+        return found
 
     @property
     def part(self) -> slice:
@@ -155,31 +170,65 @@ class Scheme:
             terms=terms.digest(),
         )
 
-    def for_layers(self, layers: Sequence[int], *, centre: int = 0) -> Scheme:
-        """The same scheme for a model whose parameter tensors have these sizes, in their natural order.
+    def for_layers(self, layers: Sequence[int]) -> Scheme:
+        """The same scheme for a model whose parameter tensors have these sizes, in their natural order."""
+        return self.for_model(ModelShape(tuple(layers)))
 
-        The first ``centre`` coordinates are the centre of the features: round 1 releases their mean, and all others
-        learn the rest.
+    def for_model(self, shape: ModelShape, *, rounds: int | None = None, calibration: int = 0) -> Scheme:
+        """The same scheme for a model of this shape.
+
+        Where it has a centre, round 1 releases the mean features. Where it has slope and intercept, the last rounds fit
+        them; all others learn the rest.
+
+        Parameters
+        ----------
+        shape : ModelShape
+            Sizes of the model's parts.
+        rounds : int or None
+            The number of the last round; needed for calibration.
+        calibration : int
+            How many rounds, the last ones, fit slope and intercept.
         """
-        settings = getattr(self.privacy, "settings", None)
-        if settings is not None and bool(settings.centring) != bool(centre):
+        settings: ClientPrivacy | None = getattr(self.privacy, "settings", None)
+        if settings is not None and bool(settings.centring) != bool(shape.centre):
             raise InvalidInput(
                 "the model has a centre, which costs a share of the budget: set privacy.centring, such as 0.05"
-                if centre
+                if shape.centre
                 else f"privacy.centring is {settings.centring}, but the model has no centre; set it to 0"
             )
-        if not centre:
-            return replace(self, layers=tuple(layers))
-        opening = self.privacy
-        if settings is not None:
-            population = self.privacy.sampling.population
-            everybody = make_sampling("all", population=population, cohort=population)
-            opening = ClientMechanism(settings=settings.opening(), sampling=everybody)
+        made = replace(self, layers=shape.learned, start=shape.centre, stop=shape.centre + sum(shape.learned))
+        if shape.centre:
+            opening = self.privacy
+            if settings is not None:
+                population = self.privacy.sampling.population
+                everybody = make_sampling("all", population=population, cohort=population)
+                opening = ClientMechanism(settings=settings.opening(), sampling=everybody)
+            made = replace(made, first=self._plain(opening, 0, shape.centre))
+        if calibration:
+            if not shape.calibration:
+                raise InvalidInput(
+                    f"schedule.calibration is {calibration}, but the model has no slope and intercept; set it to 0, or "
+                    "use lowkey.RiskHead"
+                )
+            if rounds is None or rounds <= calibration + bool(shape.centre):
+                raise InvalidInput(
+                    f"schedule.calibration is {calibration}; it must leave rounds to learn: set more schedule.rounds"
+                )
+            if AVERAGES.name_of(type(self.averaging)) != "last":
+                raise InvalidInput("schedule.calibration fits the last model; set averaging.kind = 'last'")
+            closing = self.privacy
+            if settings is not None:
+                closing = ClientMechanism(settings=settings.closing(), sampling=self.privacy.sampling)
+            last = self._plain(closing, shape.size - shape.calibration, shape.size)
+            made = replace(made, last=last, until=rounds - calibration)
+        return made
+
+    def _plain(self, privacy: Privacy, start: int, stop: int) -> Scheme:
+        """A scheme for a few coordinates, whose mean update is simply added."""
         usual = {kind: PARTS[kind][name]() for kind, name in usual_parts("fl-std").items()}
-        first = replace(
-            self, **usual, privacy=opening, weight_by_examples=False, layers=(centre,), start=0, stop=centre, first=None
+        return replace(
+            self, **usual, privacy=privacy, weight_by_examples=False, layers=(stop - start,), start=start, stop=stop
         )
-        return replace(self, layers=tuple(layers)[1:], start=centre, first=first)
 
 
 def is_private(name: str) -> bool:
@@ -236,10 +285,15 @@ def scheme(
     chosen = dict[str, Any](codec=codec, decoder=decoder, gather=gather, server=server, averaging=averaging)
     parts: dict[str, Any] = {kind: chosen[kind] or PARTS[kind][usual]() for kind, usual in usual_parts(name).items()}
     require_fit(parts)
+    mechanism = _mechanism(name, privacy, clients, cohort, min_clients, parts["codec"].ratio)
+    if isinstance(parts["server"], Plain):
+        settings = mechanism.settings if isinstance(mechanism, ClientMechanism) else None
+        rounds = None if settings is None else settings.rounds
+        parts["server"] = with_rate(parts["server"], settings, clients=clients, cohort=cohort, rounds=rounds)
     return Scheme(
         name=name,
         **parts,
-        privacy=_mechanism(name, privacy, clients, cohort, min_clients, parts["codec"].ratio),
+        privacy=mechanism,
         weight_by_examples=not private and FAMILIES[name].weighted,
         seed=seed,
     )

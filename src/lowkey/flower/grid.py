@@ -10,12 +10,11 @@ from flwr.app import RecordDict
 from flwr.serverapp import Grid
 
 from lowkey.experiments import DeploymentSettings
-from lowkey.federation import Adverts, Confirmations, Invite, Reply, Request, Survivors
+from lowkey.federation import Adverts, Confirmations, Invite, Reply, Request, Scheme, Survivors
 from lowkey.flower.exchange import exchange, one_line
 from lowkey.flower.nodes import Nodes
 from lowkey.flower.traffic import Traffic
 from lowkey.flower.wire import read_reply, write_model, write_request
-from lowkey.privacy import WireFormat
 from lowkey.secagg import Delivery
 from lowkey.timing import StageClock
 from lowkey.types import ClientId
@@ -35,12 +34,10 @@ class GridAsk:
     ----------
     grid, nodes : Grid, Nodes
         Flower's grid, and which node is which client.
-    wire : WireFormat
-        What clients' vectors look like on the wire.
+    scheme : Scheme
+        What clients' vectors look like on the wire, and how many must be online before a round starts.
     waiting : DeploymentSettings
         How long each step may take.
-    least : int
-        How many clients must be online before a round starts.
     clock : StageClock
         Clock of the run.
     num_coordinates : int
@@ -52,14 +49,13 @@ class GridAsk:
         grid: Grid,
         nodes: Nodes,
         *,
-        wire: WireFormat,
+        scheme: Scheme,
         waiting: DeploymentSettings,
-        least: int,
         clock: StageClock,
         num_coordinates: int,
     ) -> None:
-        self._grid, self._nodes, self._wire = grid, nodes, wire
-        self._waiting, self._least, self._clock = waiting, least, clock
+        self._grid, self._nodes, self._scheme = grid, nodes, scheme
+        self._waiting, self._clock, self._size = waiting, clock, num_coordinates
         self._traffic = Traffic(model_bytes=4 * num_coordinates)
         self.take_figures = self._traffic.take
 
@@ -67,11 +63,14 @@ class GridAsk:
         first = next(iter(requests.values()), None)
         if first is None:
             return
-        step = _STEPS.get(type(first.message), "contribute")
+        step, scheme = _STEPS.get(type(first.message), "contribute"), self._scheme.at(first.round)
+        wire = scheme.wire(self._size, first.round)
         opens = first.message is None or isinstance(first.message, Invite)
         began = time.perf_counter()
         if opens:
-            there = self._nodes.gather(requests, min(self._least, len(requests)), self._waiting.gather_seconds)
+            there = self._nodes.gather(
+                requests, min(scheme.privacy.min_survivors, len(requests)), self._waiting.gather_seconds
+            )
             self._traffic.opened(len(requests))
         else:
             there = self._nodes.online()
@@ -84,13 +83,13 @@ class GridAsk:
             kind="train.contribute" if step == "contribute" else "query.agree",
             group=f"{first.round}.{first.attempt}",
             seconds=self._waiting.train_seconds if step == "contribute" else self._waiting.agree_seconds,
-            vector_bytes=self._wire.num_bytes if step == "contribute" else 0,
+            vector_bytes=wire.num_bytes if step == "contribute" else 0,
         )
         early: dict[ClientId, Reply] = {}
         order = [client for client in requests if client in contents]
         for client, content in answers:
             try:
-                early[client] = read_reply(content, requests[client], self._wire)
+                early[client] = read_reply(content, requests[client], wire)
             except Exception as error:  # whatever it is, it comes from what this node has sent
                 _log.warning("%s: the answer of client %s is not used: %s", step, client, one_line(error))
                 continue

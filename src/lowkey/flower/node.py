@@ -7,11 +7,13 @@ node's context, in memory; what it must never forget, in its ledger on disk.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -37,10 +39,10 @@ from lowkey.errors import CannotContribute, ConfigError, InvalidInput, PolicyRef
 from lowkey.experiments import Config, parse, read
 from lowkey.federation import Attendance, Client, ClientState, Request, Scheme, explain
 from lowkey.flower.nodes import Greeting, note_version, sign_introduction
-from lowkey.flower.sizes import model_size
+from lowkey.flower.sizes import from_numbers, shape_of_app, to_numbers
 from lowkey.flower.wire import read_request, write_reply
 from lowkey.privacy import ClientLedger
-from lowkey.protocols import LocalUpdate, Trainer
+from lowkey.protocols import LocalUpdate, ModelShape, Trainer
 from lowkey.rng import OSSecrets, ReplaySecrets, Secrets
 from lowkey.secagg import MemberState, decode, encode
 from lowkey.tasks import NodeSettings, client_of
@@ -123,12 +125,11 @@ class Node:
         self.client = client_of(settings)
         if self.client >= clients:
             raise ConfigError(f"client is {self.client}; it must be below federation.clients = {clients}")
-        require_no_centre(config)
         self._secrets = secrets_from_environment()
         self._memory = _Memory(context)
-        self._scheme, self._app = config.scheme(), config.name
+        self._config, self._app = config, config.name
         self._home = self._keys = self._policy = None
-        if self._scheme.private:
+        if config.privacy is not None:
             self._home = _home(settings, context.run_config)
             require_own(self._home)
             self._keys = OwnKeys(
@@ -139,6 +140,10 @@ class Node:
             _require_no_policy(settings)
         self._trainer = _LateTrainer(config, settings, self._memory, self._home)
 
+    @cached_property
+    def _scheme(self) -> Scheme:
+        return self._config.scheme(self._trainer.shape)
+
     def greet(self, context: Context) -> Greeting:
         """Greet the server: say which client this is, and what it has agreed to.
 
@@ -146,7 +151,8 @@ class Node:
         """
         identity = self._keys.identity(self.client) if self._keys else None
         if self._policy is not None:
-            self._policy.check(self._scheme.terms(self._trainer.num_coordinates, 1))
+            for number, phase in self._scheme.phases.items():
+                self._policy.check(phase.terms(self._trainer.num_coordinates, number))
         return Greeting(
             client=self.client,
             terms=settings_digest(self._scheme, self._trainer.num_coordinates),
@@ -172,7 +178,7 @@ class Node:
             after, reply = client.handle(self._memory.recall(self.client), request)
         self._memory.keep(after)
         self._note(request, client.attendance)
-        return write_reply(reply, self._scheme.wire(size))
+        return write_reply(reply, self._scheme.at(request.round).wire(size, request.round))
 
     def _note(self, request: Request, attendance: Attendance) -> None:
         """Write what kept this client from contributing to the node's own log and status, and nowhere else."""
@@ -190,18 +196,11 @@ class Node:
                 _log.exception("the status of this node cannot be written")
 
 
-def require_no_centre(config: Config) -> None:
-    """Refuse a model with a centre: nodes learn the size of a model from the server, and not which part is which."""
-    if config.privacy is not None and config.privacy.centring:
-        raise ConfigError(
-            "privacy.centring is for simulations: on Flower, use a model without a centre, and set it to 0"
-        )
-
-
 def settings_digest(scheme: Scheme, num_coordinates: int) -> bytes:
     """The digest that server and clients compare before they start."""
     if scheme.private:
-        return scheme.terms(num_coordinates, 1).digest()
+        digests = [phase.terms(num_coordinates, number).digest() for number, phase in scheme.phases.items()]
+        return digests[0] if len(digests) == 1 else hashlib.sha256(b"".join(digests)).digest()
     return f"{scheme.name} {scheme.codec} {scheme.seed} {num_coordinates}".encode()
 
 
@@ -232,30 +231,35 @@ class _Memory:
         )
 
     @property
-    def model_size(self) -> int | None:
-        return cast("int | None", self._record().get("model_size"))
+    def shape(self) -> ModelShape | None:
+        numbers = cast("list[int] | None", self._record().get("shape"))
+        return None if numbers is None else from_numbers(*numbers)
 
-    @model_size.setter
-    def model_size(self, size: int) -> None:
-        self._record()["model_size"] = size
+    @shape.setter
+    def shape(self, shape: ModelShape) -> None:
+        self._record()["shape"] = list(to_numbers(shape))
 
     def _record(self) -> ConfigRecord:
         return cast(ConfigRecord, self._context.state.setdefault(_STATE, ConfigRecord()))
 
 
 class _LateTrainer:
-    """A trainer that is made when it trains; its model size is remembered, so that other steps need not make it."""
+    """A trainer that is made when it trains; the shape of its model is remembered, so that other steps do without."""
 
     def __init__(self, config: Config, node: NodeSettings, memory: _Memory, home: Path | None) -> None:
         self._config, self._node, self._memory, self._home = config, node, memory, home
         self.num_clients = config.federation.clients
 
+    @cached_property
+    def shape(self) -> ModelShape:
+        shape = self._memory.shape
+        if shape is None:
+            shape = self._memory.shape = shape_of_app(self._config, self._home)
+        return shape
+
     @property
     def num_coordinates(self) -> int:
-        size = self._memory.model_size
-        if size is None:
-            size = self._memory.model_size = model_size(self._config, self._home)
-        return size
+        return self.shape.size
 
     def limit_threads(self, threads: int) -> None:
         del threads

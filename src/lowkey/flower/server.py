@@ -19,7 +19,7 @@ from lowkey.experiments import FAILURE_FILE, Config, Connection, RunDirectory, r
 from lowkey.federation import RunState
 from lowkey.figures import human_epsilon
 from lowkey.flower.grid import GridAsk
-from lowkey.flower.node import read_app_config, require_no_centre, secrets_from_environment, settings_digest
+from lowkey.flower.node import read_app_config, secrets_from_environment, settings_digest
 from lowkey.flower.nodes import Nodes
 from lowkey.protocols import Metrics
 from lowkey.tasks import Score
@@ -62,7 +62,6 @@ def serve(grid: Grid, context: Context, config: Config, out: Path) -> None:
     """Run all rounds, or continue a run."""
     from lowkey.experiments import prospects, server_parts
 
-    require_no_centre(config)
     secrets, parts, clients = secrets_from_environment(), server_parts(config), config.federation.clients
     scheme, size = parts.scheme, parts.initial_weights.size
     verify_keys = None
@@ -73,10 +72,11 @@ def serve(grid: Grid, context: Context, config: Config, out: Path) -> None:
                 f"{len(enrolled)} clients are enrolled, but federation.clients is {clients}; they must be equal"
             )
         verify_keys = verify_keys_of(enrolled)
-        if len(verify_keys) < scheme.privacy.min_survivors:
+        needed = max(phase.privacy.min_survivors for phase in scheme.phases.values())
+        if len(verify_keys) < needed:
             raise ConfigError(
                 f"{clients - len(verify_keys)} of {clients} clients are revoked, and a round needs "
-                f"{scheme.privacy.min_survivors}: agree on a new app for those that are left, or on more "
+                f"{needed}: agree on a new app for those that are left, or on more "
                 "privacy.dropouts"
             )
 
@@ -99,9 +99,8 @@ def serve(grid: Grid, context: Context, config: Config, out: Path) -> None:
         ask = GridAsk(
             grid,
             nodes,
-            wire=scheme.wire(size),
+            scheme=scheme,
             waiting=config.deployment,
-            least=scheme.privacy.min_survivors,
             clock=clock,
             num_coordinates=size,
         )

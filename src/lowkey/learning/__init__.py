@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from lowkey.learning.datasets import ClientDatasets, Examples, SparseBatch
     from lowkey.learning.evaluate import TorchEvaluator
     from lowkey.learning.flat import FlatModel, layer_sizes, load_vector, model_vector
-    from lowkey.learning.heads import CentredHead, HeadTrainer, LinearHead, centre_size
+    from lowkey.learning.heads import CentredHead, HeadTrainer, LinearHead, RiskHead, model_shape
     from lowkey.learning.local_sgd import TorchTrainer
     from lowkey.learning.metrics import Metrics, accuracy, auroc, calibration, logistic_loss, rare_event_metrics
     from lowkey.learning.models import SparseLinear, keras_initialise
@@ -22,7 +22,7 @@ _HOMES = {
     "datasets": ("ClientDatasets", "Examples", "SparseBatch"),
     "evaluate": ("TorchEvaluator",),
     "flat": ("FlatModel", "layer_sizes", "load_vector", "model_vector"),
-    "heads": ("CentredHead", "HeadTrainer", "LinearHead", "centre_size"),
+    "heads": ("CentredHead", "HeadTrainer", "LinearHead", "RiskHead", "model_shape"),
     "local_sgd": ("TorchTrainer",),
     "metrics": ("Metrics", "accuracy", "auroc", "calibration", "logistic_loss", "rare_event_metrics"),
     "models": ("SparseLinear", "keras_initialise"),
@@ -46,6 +46,7 @@ __all__ = [
     "Loss",
     "Metrics",
     "Objective",
+    "RiskHead",
     "SparseBatch",
     "SparseLinear",
     "TorchEvaluator",
@@ -54,12 +55,12 @@ __all__ = [
     "auroc",
     "balanced_rows",
     "calibration",
-    "centre_size",
     "keras_initialise",
     "layer_sizes",
     "load_vector",
     "logistic_loss",
     "make_trainer",
+    "model_shape",
     "model_vector",
     "rare_event_metrics",
     "usual_objective",

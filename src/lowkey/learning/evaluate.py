@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 from lowkey.learning.datasets import Examples, SparseBatch, in_batches
 from lowkey.learning.flat import FlatModel
+from lowkey.learning.heads import RiskHead
+from lowkey.learning.metrics import risk_metrics
 from lowkey.learning.objective import CLASSIFICATION, Objective
 from lowkey.types import Evaluation, FloatArray
 
@@ -62,7 +64,11 @@ class TorchEvaluator:
             outputs = torch.cat(list(pool.map(self._outputs, self._batches)))
         self._objective.check(outputs, self._targets)
         loss = float(self._objective.loss(outputs, self._targets))
-        return {**self._objective.metrics(outputs, self._targets), "loss": loss}
+        found = {**self._objective.metrics(outputs, self._targets), "loss": loss}
+        head = self._model.module
+        if isinstance(head, RiskHead) and head.is_calibrated:
+            found |= risk_metrics(outputs, head.recalibrated(outputs).detach(), self._targets)
+        return found
 
     @torch.inference_mode()
     def _outputs(self, batch: Callable[[], Tensor | SparseBatch]) -> Tensor:

@@ -26,11 +26,12 @@ from torch import nn
 from lowkey import checks
 from lowkey.errors import CannotContribute, InvalidInput
 from lowkey.learning.datasets import ClientDatasets, as_arrays
-from lowkey.learning.metrics import logistic_loss
+from lowkey.learning.flat import layer_sizes
+from lowkey.learning.metrics import fit_line, logistic_loss
 from lowkey.learning.models import SparseLinear
 from lowkey.learning.objective import CLASSIFICATION, Objective, require_labels
 from lowkey.learning.settings import FullGradient
-from lowkey.protocols import LocalUpdate
+from lowkey.protocols import LocalUpdate, ModelShape
 from lowkey.types import ClientId, FloatArray
 
 
@@ -92,9 +93,45 @@ class CentredHead(LinearHead):
         return F.linear(F.pad(rows, (0, 1), value=self.constant), self.weight)
 
 
-def centre_size(module: nn.Module) -> int:
-    """How many numbers the centre of a model has; 0 for models without."""
-    return module.centre.numel() if isinstance(module, CentredHead) else 0
+class RiskHead(LinearHead):
+    """A head for a rare event: its output says which cases stand out, and slope and intercept turn it into a risk.
+
+    The weights may be learned from balanced classes; slope and intercept are fitted afterwards, to the classes as they
+    are, in rounds of their own (``schedule.calibration``).
+
+    Parameters
+    ----------
+    features : int
+        Numbers of an example.
+    bias : bool
+        Whether there is a number that no feature is multiplied by.
+    """
+
+    def __init__(self, features: int, *, bias: bool = True) -> None:
+        super().__init__(features, 1, bias=bias)
+        self.line = nn.Parameter(torch.tensor([1.0, 0.0]))  # the last part of the model vector
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether slope and intercept were fitted."""
+        return self.line.tolist() != [1.0, 0.0]
+
+    def recalibrated(self, scores: torch.Tensor) -> torch.Tensor:
+        """The logits of risks, from the outputs of the head."""
+        return self.line[0] * scores + self.line[1]
+
+    def risk(self, inputs: Any) -> torch.Tensor:
+        """How likely the event is, for every example."""
+        return torch.sigmoid(self.recalibrated(self(inputs)))
+
+
+def model_shape(module: nn.Module) -> ModelShape:
+    """Sizes of the parts of a model."""
+    return ModelShape(
+        tuple(layer_sizes(module)),
+        centre=module.centre.numel() if isinstance(module, CentredHead) else 0,
+        calibration=module.line.numel() if isinstance(module, RiskHead) else 0,
+    )
 
 
 class HeadTrainer:
@@ -128,10 +165,11 @@ class HeadTrainer:
             )
         self._clients, self._training, self._choice = clients, training, objective.choice
         self._features, self._outputs, self._bias = head.in_features, head.out_features, head.bias is not None
-        self._centre, self._constant = centre_size(head), getattr(head, "constant", 0.0)
+        shape = model_shape(head)
+        self._centre, self._line, self._constant = shape.centre, shape.calibration, getattr(head, "constant", 0.0)
         self.num_clients = len(clients)
         self._size = self._outputs * (self._features + self._bias)
-        self.num_coordinates = self._centre + self._size
+        self.num_coordinates = shape.size
 
     def limit_threads(self, threads: int) -> None:
         torch.set_num_threads(threads)
@@ -148,7 +186,8 @@ class HeadTrainer:
     ) -> list[LocalUpdate | Exception]:
         """What :meth:`train` gives for each of some clients, computed together."""
         results: list[LocalUpdate | Exception | None] = [None] * len(clients)
-        centre, weights = weights[: self._centre], weights[self._centre :]
+        centre, line = weights[: self._centre], weights[self._centre + self._size :]
+        weights = weights[self._centre : self._centre + self._size]
         means: dict[int, FloatArray] = {}
         stacks: dict[int, list[tuple[int, NDArray[Any], NDArray[Any], int]]] = {}
         for place, client in enumerate(clients):
@@ -165,9 +204,12 @@ class HeadTrainer:
             for stack in stacks.values():
                 for part in [stack] if not scipy.sparse.issparse(stack[0][1]) else [[one] for one in stack]:
                     updates = self._descend(weights, *_stacked(part))
-                    for (place, _, _, count), update in zip(part, updates, strict=True):
-                        whole = np.concatenate([means[place], update]) if self._centre else update
-                        results[place] = LocalUpdate(whole, count)
+                    for (place, inputs, targets, count), update in zip(part, updates, strict=True):
+                        if self._centre:
+                            update = np.concatenate([means[place], update])
+                        if self._line:
+                            update = np.concatenate([update, self._recalibrate(weights, inputs, targets, line)])
+                        results[place] = LocalUpdate(update, count)
         return results  # type: ignore[return-value]
 
     def _examples(
@@ -203,6 +245,13 @@ class HeadTrainer:
         norms = np.sqrt(np.einsum("ij,ij->i", rows[:, :-1], rows[:, :-1]))
         rows[:, :-1] /= np.maximum(norms, np.float32(1e-12))[:, None]
         return rows
+
+    def _recalibrate(self, weights: FloatArray, inputs: Any, targets: NDArray[np.intp], line: FloatArray) -> FloatArray:
+        """How slope and intercept change to fit this client's examples, by no more than these few can tell."""
+        W, b = self._split(weights)
+        scores = np.asarray(inputs @ W[0], np.float64) + (0.0 if b is None else float(b[0]))
+        fitted = fit_line(scores, targets > 0, start=line.astype(np.float64), ridge=1.0)
+        return (fitted - line).astype(np.float32)
 
     def _require_both(self, targets: NDArray[Any]) -> None:
         if self._outputs == 1 and targets.min() == targets.max():

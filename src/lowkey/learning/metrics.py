@@ -64,22 +64,79 @@ def auroc(scores: NDArray[np.float64], positive: NDArray[np.bool_]) -> float:
     return float(above) / (positives * negatives)
 
 
-def calibration(outputs: Tensor, targets: Tensor, bins: int = 10) -> list[list[float]]:
+def calibration(outputs: Tensor, targets: Tensor, bins: int = 10, risks: Tensor | None = None) -> list[list[float]]:
     """Rows [predicted, corrected, observed, count] of bins of equally many examples, by rising prediction.
 
     Predicted is the mean probability of a model that learned from as many positives as negatives. Corrected is the mean
-    of the same probabilities with the odds of every one multiplied by the odds of a positive among ``targets``, what
-    they would be had the model learned from classes of that fraction: Elkan (2001), Section 3; Saerens et al. (2002).
-    Observed is the fraction of positives. There are no rows if all targets are equal.
+    of the model's own ``risks`` (as logits); without them, of the same probabilities with the odds of every one
+    multiplied by the odds of a positive among ``targets``, what they would be had the model learned from classes of
+    that fraction: Elkan (2001), Section 3; Saerens et al. (2002). Observed is the fraction of positives. There are no
+    rows if all targets are equal.
     """
     logits, positive = _logits(outputs, targets)
     fraction = float(positive.mean())
     if fraction in (0.0, 1.0):
         return []
     order = np.argsort(logits, kind="stable")
-    raw, shifted = scipy.special.expit(logits), scipy.special.expit(logits + scipy.special.logit(fraction))
+    raw = scipy.special.expit(logits)
+    corrected = logits + scipy.special.logit(fraction) if risks is None else _logits(risks, targets)[0]
+    shifted = scipy.special.expit(corrected)
     parts = [part for part in np.array_split(order, bins) if len(part)]
     return [[*(float(column[part].mean()) for column in (raw, shifted, positive)), len(part)] for part in parts]
+
+
+def risk_metrics(outputs: Tensor, risks: Tensor, targets: Tensor) -> Evaluation:
+    """How far the risks of a calibrated model can be believed.
+
+    The Brier score, and slope and intercept of a logistic regression of the outcome on the logits of the risks: 1 and 0
+    are perfect; a slope below 1 means that risks are too extreme.
+
+    Parameters
+    ----------
+    outputs, risks : Tensor
+        The model's scores, and the logits of its risks.
+    targets : Tensor
+        What happened.
+    """
+    logits, positive = _logits(risks, targets)
+    slope, intercept = fit_line(logits, positive, start=np.array([1.0, 0.0]), ridge=1e-6, steps=50)
+    return {
+        "brier": float(np.mean((scipy.special.expit(logits) - positive) ** 2)),
+        "calibration_slope": float(slope),
+        "calibration_intercept": float(intercept),
+        "calibration": calibration(outputs, targets, risks=risks),
+    }
+
+
+def fit_line(
+    scores: NDArray[np.float64],
+    positive: NDArray[np.bool_],
+    *,
+    start: NDArray[np.float64],
+    ridge: float,
+    steps: int = 8,
+) -> NDArray[np.float64]:
+    """Slope and intercept of a logistic regression on scores, by Newton's method.
+
+    Parameters
+    ----------
+    scores, positive : arrays
+        One number for each example, and whether the event happened.
+    start : array of two
+        Where to start, and where to stay near.
+    ridge : float
+        Half of this times the squared distance from the start is added to the loss of all examples.
+    steps : int
+        Of Newton's method, none longer than 2.
+    """
+    line, columns = start.copy(), np.stack([scores, np.ones_like(scores)])
+    for _ in range(steps):
+        risk = scipy.special.expit(line @ columns)
+        gradient = columns @ (risk - positive) + ridge * (line - start)
+        curvature = (columns * (risk * (1 - risk))) @ columns.T + ridge * np.eye(2)
+        step = np.linalg.solve(curvature, gradient)
+        line -= step * min(1.0, 2.0 / max(float(np.linalg.norm(step)), 1e-12))
+    return line
 
 
 def _logits(outputs: Tensor, targets: Tensor) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

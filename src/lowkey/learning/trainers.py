@@ -6,7 +6,7 @@ from torch import nn
 
 from lowkey.errors import InvalidInput
 from lowkey.learning.datasets import ClientDatasets
-from lowkey.learning.heads import HeadTrainer, LinearHead
+from lowkey.learning.heads import CentredHead, HeadTrainer, LinearHead, RiskHead
 from lowkey.learning.local_sgd import TorchTrainer
 from lowkey.learning.metrics import logistic_loss
 from lowkey.learning.objective import CLASSIFICATION, Objective
@@ -49,6 +49,10 @@ def make_trainer(
         Where to compute; heads are trained on the CPU.
     """
     if isinstance(training, LocalSGD):
+        if isinstance(module, CentredHead | RiskHead):
+            raise InvalidInput(
+                f"a {type(module).__name__} has parts that SGD does not learn; train it by 'full-gradient'"
+            )
         return TorchTrainer(module, clients, training, objective=objective, device=device)
     if not isinstance(module, LinearHead):
         raise InvalidInput(

@@ -6,10 +6,12 @@ All of them are post-processing of released sums: they cost no privacy.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from lowkey import checks
+from lowkey.errors import InvalidInput
 from lowkey.server.parts import State
 from lowkey.types import FloatArray
 
@@ -20,19 +22,22 @@ class Plain:
 
     Parameters
     ----------
-    rate : float
-        Server rate η.
+    rate : float or "auto"
+        Server rate η. "auto" is the rule for private heads, see docs/private-learning.md.
     """
 
-    rate: float = 1.0
+    rate: float | Literal["auto"] = 1.0
 
     def __post_init__(self) -> None:
-        checks.positive("server.rate", self.rate)
+        if self.rate != "auto":
+            checks.positive("server.rate", self.rate)
 
     def init(self, weights: FloatArray) -> State:
         return {}
 
     def apply(self, state: State, update: FloatArray, noise: float) -> tuple[State, FloatArray]:
+        if self.rate == "auto":
+            raise InvalidInput("server.rate is 'auto'; resolve the configuration first, or set the rate")
         return state, _scaled(update, self.rate)
 
 

@@ -24,10 +24,9 @@ from lowkey.learning import (
     LocalSGD,
     Objective,
     TorchEvaluator,
-    centre_size,
-    layer_sizes,
     load_vector,
     make_trainer,
+    model_shape,
     model_vector,
     usual_objective,
     usual_training,
@@ -72,6 +71,7 @@ def simulate(
     clients: ClientDatasets,
     test: Examples | None = None,
     rounds: int,
+    calibration: int = 0,
     training: LocalSGD | FullGradient | None = None,
     objective: Objective | None = None,
     evaluate: Evaluator | None = None,
@@ -95,6 +95,8 @@ def simulate(
         Held-out data, in the same form. With None the model is evaluated by ``evaluate``, or not at all.
     rounds : int
         How many rounds to run.
+    calibration : int
+        How many of them, the last ones, fit slope and intercept of a :class:`lowkey.RiskHead`.
     training : LocalSGD or FullGradient
         What a client does in a round: local steps and their rate. By default SGD, and full gradients for a head.
     objective : Objective
@@ -123,8 +125,8 @@ def simulate(
             f"the scheme was made for {scheme.privacy.sampling.population} clients, but there are {len(clients)} "
             "datasets; pass clients=len(clients) to lowkey.scheme"
         )
-    scheme = scheme.for_layers(layer_sizes(model), centre=centre_size(model))
-    objective, schedule = objective or usual_objective(model), Schedule(rounds=rounds)
+    scheme = scheme.for_model(model_shape(model), rounds=rounds, calibration=calibration)
+    objective, schedule = objective or usual_objective(model), Schedule(rounds=rounds, calibration=calibration)
     if evaluate is None:
         evaluate = no_evaluation if test is None else TorchEvaluator(model, test, objective=objective, device=device)
     clock, secrets = StageClock(), secrets or OSSecrets()

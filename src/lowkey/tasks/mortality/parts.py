@@ -10,8 +10,8 @@ from lowkey.errors import ConfigError
 from lowkey.learning import (
     ClientDatasets,
     Examples,
-    LinearHead,
     Objective,
+    RiskHead,
     balanced_rows,
     keras_initialise,
     logistic_loss,
@@ -34,7 +34,7 @@ def model(study: Study) -> Any:
     """The network or the head, with its first weights."""
     features = len(_hospitals(study).feature_names)
     if study.model.kind == "head":  # public features have a constant among them
-        return LinearHead(features, 1, bias=study.data.encoding == "fitted")
+        return RiskHead(features, bias=study.data.encoding == "fitted")
     return keras_initialise(MortalityMLP(features, study.model.hidden), generator(study.seed, "initial weights"))
 
 

@@ -1,0 +1,109 @@
+"""Settings by rule: rounds, rates and sizes of private convex heads, from public numbers alone.
+
+Rows have at most norm 1 and every client's vector norm 1, so noise that is added to the weights moves a score by a
+known number of logits, whatever the data and the number of features. docs/private-learning.md derives the rules.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from lowkey.errors import InvalidInput
+from lowkey.privacy import ClientMechanism, ClientPrivacy
+from lowkey.server import Plain
+
+NOISE_IN_A_SCORE = 1.0
+"""κ, the noise of the final model in a score, in logits: what is learned is as large as that allows."""
+LARGEST_STEP = 8.5
+"""How far the model may move in a round if all clients agree: beyond it the last steps overshoot."""
+LEAST_ROUNDS = 20
+CENTRING = 0.05
+"""Share of the budget for the mean features."""
+CALIBRATION_ROUNDS = 3
+LOCAL_STEPS, LOCAL_RATE, MANY_EXAMPLES = 20, 8.0, 100
+
+
+def rounds_by_rule(settings: ClientPrivacy, *, clients: int, calibration: int = 0) -> int:
+    """How many rounds, those for a centre and for calibration included, when everybody takes part in every round.
+
+    T = max(20, ⌈κN/(8.5·s)⌉), where s is the noise multiplier of a single release with all the budget, scaled up for
+    dropouts and colluders.
+
+    Parameters
+    ----------
+    settings : ClientPrivacy
+        The promise: ε, δ, tolerance.
+    clients : int
+        N.
+    calibration : int
+        Rounds that fit slope and intercept.
+    """
+    if settings.sampling not in (None, "all"):
+        raise InvalidInput(
+            f"schedule.rounds is 'auto' and privacy.sampling {settings.sampling!r}; the rule for rounds is for "
+            "everybody in every round: set schedule.rounds, or ask 'lowkey plan'"
+        )
+    alone = replace(settings, centring=0.0, centring_noise="auto", noise_multiplier="auto", spare_attempts=0)
+    once = _mechanism(alone.resolve(clients=clients, cohort=clients, rounds=1), clients, clients)
+    learning = math.ceil(NOISE_IN_A_SCORE * clients / (LARGEST_STEP * total_noise(once)))
+    return max(LEAST_ROUNDS, learning) + bool(settings.centring) + calibration
+
+
+def rate_by_rule(privacy: ClientMechanism, rounds: int) -> float:
+    """The server's rate with which so many rounds of noise add up to κ in a score: κn/(s√T)."""
+    return NOISE_IN_A_SCORE * privacy.sampling.expected_size / (total_noise(privacy) * math.sqrt(rounds))
+
+
+def total_noise(privacy: ClientMechanism) -> float:
+    """Deviation of the noise in a sum to which all members of the roster add their share, in units of S."""
+    return privacy.noise_multiplier * math.sqrt(privacy.sampling.roster_size / privacy.shares.honest)
+
+
+def rounds_that_learn(rounds: int, settings: ClientPrivacy, calibration: int = 0) -> int:
+    """Rounds without those for a centre and for calibration."""
+    return rounds - bool(settings.centring) - calibration
+
+
+def local_training_by_rule(examples: int) -> tuple[int, float]:
+    """Steps and rate at a client with so many examples, typically: one gradient unless there is enough to fit."""
+    return (LOCAL_STEPS, LOCAL_RATE) if examples >= MANY_EXAMPLES else (1, 1.0)
+
+
+def with_rate(
+    server: Plain,
+    settings: ClientPrivacy | None,
+    *,
+    clients: int,
+    cohort: int,
+    rounds: int | None,
+    calibration: int = 0,
+) -> Plain:
+    """The same with its rate by rule, where that is "auto"; the settings must be resolved.
+
+    Parameters
+    ----------
+    server : Plain
+        Its rate may be "auto".
+    settings : ClientPrivacy or None
+        The promise, resolved.
+    clients, cohort : int
+        N, and how many contribute to a round.
+    rounds : int or None
+        The number of the last round.
+    calibration : int
+        How many of them fit slope and intercept.
+    """
+    if server.rate != "auto":
+        return server
+    if settings is None or rounds is None or settings.clip != "normalise":
+        raise InvalidInput(
+            "server.rate is 'auto', which is a rule for private heads: it needs privacy.clip = 'normalise' and the "
+            "number of rounds; set those, or the rate itself"
+        )
+    learning = rounds_that_learn(rounds, settings, calibration)
+    return replace(server, rate=rate_by_rule(_mechanism(settings, clients, cohort), learning) / settings.norm)
+
+
+def _mechanism(settings: ClientPrivacy, clients: int, cohort: int) -> ClientMechanism:
+    return ClientMechanism(settings=settings, sampling=settings.sampling_of(clients=clients, cohort=cohort))
