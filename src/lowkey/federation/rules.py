@@ -17,17 +17,17 @@ NOISE_IN_A_SCORE = 1.0
 """κ, the noise of the final model in a score, in logits: what is learned is as large as that allows."""
 LARGEST_STEP = 8.5
 """How far the model may move in a round if all clients agree: beyond it the last steps overshoot."""
-LEAST_ROUNDS = 20
+LEAST_ROUNDS = 60
 CENTRING = 0.05
 """Share of the budget for the mean features."""
-CALIBRATION_ROUNDS = 3
-LOCAL_STEPS, LOCAL_RATE, MANY_EXAMPLES = 20, 8.0, 100
+CALIBRATION_ROUNDS = 6
+"""Rounds that fit slope and intercept: about a tenth of the budget."""
 
 
 def rounds_by_rule(settings: ClientPrivacy, *, clients: int, calibration: int = 0) -> int:
     """How many rounds, those for a centre and for calibration included, when everybody takes part in every round.
 
-    T = max(20, ⌈κN/(8.5·s)⌉), where s is the noise multiplier of a single release with all the budget, scaled up for
+    T = max(60, ⌈κN/(8.5·s)⌉), where s is the noise multiplier of a single release with all the budget, scaled up for
     dropouts and colluders.
 
     Parameters
@@ -63,11 +63,6 @@ def total_noise(privacy: ClientMechanism) -> float:
 def rounds_that_learn(rounds: int, settings: ClientPrivacy, calibration: int = 0) -> int:
     """Rounds without those for a centre and for calibration."""
     return rounds - bool(settings.centring) - calibration
-
-
-def local_training_by_rule(examples: int) -> tuple[int, float]:
-    """Steps and rate at a client with so many examples, typically: one gradient unless there is enough to fit."""
-    return (LOCAL_STEPS, LOCAL_RATE) if examples >= MANY_EXAMPLES else (1, 1.0)
 
 
 def with_rate(

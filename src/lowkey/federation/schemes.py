@@ -216,10 +216,7 @@ class Scheme:
                 )
             if AVERAGES.name_of(type(self.averaging)) != "last":
                 raise InvalidInput("schedule.calibration fits the last model; set averaging.kind = 'last'")
-            closing = self.privacy
-            if settings is not None:
-                closing = ClientMechanism(settings=settings.closing(), sampling=self.privacy.sampling)
-            last = self._plain(closing, shape.size - shape.calibration, shape.size)
+            last = self._plain(self.privacy, shape.size - shape.calibration, shape.size)
             made = replace(made, last=last, until=rounds - calibration)
         return made
 

@@ -10,6 +10,7 @@ the same bits whoever is in its batch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -27,7 +28,7 @@ from lowkey import checks
 from lowkey.errors import CannotContribute, InvalidInput
 from lowkey.learning.datasets import ClientDatasets, as_arrays
 from lowkey.learning.flat import layer_sizes
-from lowkey.learning.metrics import fit_line, logistic_loss
+from lowkey.learning.metrics import line_moments, line_of_moments, logistic_loss
 from lowkey.learning.models import SparseLinear
 from lowkey.learning.objective import CLASSIFICATION, Objective, require_labels
 from lowkey.learning.settings import FullGradient
@@ -96,8 +97,8 @@ class CentredHead(LinearHead):
 class RiskHead(LinearHead):
     """A head for a rare event: its output says which cases stand out, and slope and intercept turn it into a risk.
 
-    The weights may be learned from balanced classes; slope and intercept are fitted afterwards, to the classes as they
-    are, in rounds of their own (``schedule.calibration``).
+    The weights may be learned from balanced classes. Slope and intercept fit the classes as they are: rounds of their
+    own (``schedule.calibration``) add up what one step of Newton's method needs, see :func:`line_moments`.
 
     Parameters
     ----------
@@ -105,20 +106,33 @@ class RiskHead(LinearHead):
         Numbers of an example.
     bias : bool
         Whether there is a number that no feature is multiplied by.
+    frequency : float
+        About how often the event happens, as the literature says: calibration starts from there.
     """
 
-    def __init__(self, features: int, *, bias: bool = True) -> None:
+    def __init__(self, features: int, *, bias: bool = True, frequency: float = 0.05) -> None:
         super().__init__(features, 1, bias=bias)
-        self.line = nn.Parameter(torch.tensor([1.0, 0.0]))  # the last part of the model vector
+        checks.fraction("frequency", frequency, include_one=False)
+        self.moments = nn.Parameter(torch.zeros(5))  # the last part of the model vector
+        self.start = (1.0, math.log(frequency / (1 - frequency)))
 
     @property
     def is_calibrated(self) -> bool:
         """Whether slope and intercept were fitted."""
-        return self.line.tolist() != [1.0, 0.0]
+        return bool(self.moments.any())
+
+    @property
+    def line(self) -> tuple[float, float]:
+        """Slope and intercept."""
+        if not self.is_calibrated:
+            return self.start
+        slope, intercept = line_of_moments(self.moments.detach().double().numpy(force=True), np.array(self.start))
+        return float(slope), float(intercept)
 
     def recalibrated(self, scores: torch.Tensor) -> torch.Tensor:
         """The logits of risks, from the outputs of the head."""
-        return self.line[0] * scores + self.line[1]
+        slope, intercept = self.line
+        return slope * scores + intercept
 
     def risk(self, inputs: Any) -> torch.Tensor:
         """How likely the event is, for every example."""
@@ -130,7 +144,7 @@ def model_shape(module: nn.Module) -> ModelShape:
     return ModelShape(
         tuple(layer_sizes(module)),
         centre=module.centre.numel() if isinstance(module, CentredHead) else 0,
-        calibration=module.line.numel() if isinstance(module, RiskHead) else 0,
+        calibration=module.moments.numel() if isinstance(module, RiskHead) else 0,
     )
 
 
@@ -166,7 +180,8 @@ class HeadTrainer:
         self._clients, self._training, self._choice = clients, training, objective.choice
         self._features, self._outputs, self._bias = head.in_features, head.out_features, head.bias is not None
         shape = model_shape(head)
-        self._centre, self._line, self._constant = shape.centre, shape.calibration, getattr(head, "constant", 0.0)
+        self._centre, self._constant = shape.centre, getattr(head, "constant", 0.0)
+        self._start = np.array(head.start) if isinstance(head, RiskHead) else None
         self.num_clients = len(clients)
         self._size = self._outputs * (self._features + self._bias)
         self.num_coordinates = shape.size
@@ -186,8 +201,7 @@ class HeadTrainer:
     ) -> list[LocalUpdate | Exception]:
         """What :meth:`train` gives for each of some clients, computed together."""
         results: list[LocalUpdate | Exception | None] = [None] * len(clients)
-        centre, line = weights[: self._centre], weights[self._centre + self._size :]
-        weights = weights[self._centre : self._centre + self._size]
+        centre, weights = weights[: self._centre], weights[self._centre : self._centre + self._size]
         means: dict[int, FloatArray] = {}
         stacks: dict[int, list[tuple[int, NDArray[Any], NDArray[Any], int]]] = {}
         for place, client in enumerate(clients):
@@ -207,8 +221,8 @@ class HeadTrainer:
                     for (place, inputs, targets, count), update in zip(part, updates, strict=True):
                         if self._centre:
                             update = np.concatenate([means[place], update])
-                        if self._line:
-                            update = np.concatenate([update, self._recalibrate(weights, inputs, targets, line)])
+                        if self._start is not None:
+                            update = np.concatenate([update, self._moments(weights, inputs, targets, self._start)])
                         results[place] = LocalUpdate(update, count)
         return results  # type: ignore[return-value]
 
@@ -246,12 +260,13 @@ class HeadTrainer:
         rows[:, :-1] /= np.maximum(norms, np.float32(1e-12))[:, None]
         return rows
 
-    def _recalibrate(self, weights: FloatArray, inputs: Any, targets: NDArray[np.intp], line: FloatArray) -> FloatArray:
-        """How slope and intercept change to fit this client's examples, by no more than these few can tell."""
+    def _moments(
+        self, weights: FloatArray, inputs: Any, targets: NDArray[np.intp], start: NDArray[np.float64]
+    ) -> FloatArray:
+        """What this client's examples say about slope and intercept."""
         W, b = self._split(weights)
         scores = np.asarray(inputs @ W[0], np.float64) + (0.0 if b is None else float(b[0]))
-        fitted = fit_line(scores, targets > 0, start=line.astype(np.float64), ridge=1.0)
-        return (fitted - line).astype(np.float32)
+        return line_moments(scores, targets > 0, start).astype(np.float32)
 
     def _require_both(self, targets: NDArray[Any]) -> None:
         if self._outputs == 1 and targets.min() == targets.max():

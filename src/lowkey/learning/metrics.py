@@ -99,7 +99,7 @@ def risk_metrics(outputs: Tensor, risks: Tensor, targets: Tensor) -> Evaluation:
         What happened.
     """
     logits, positive = _logits(risks, targets)
-    slope, intercept = fit_line(logits, positive, start=np.array([1.0, 0.0]), ridge=1e-6, steps=50)
+    slope, intercept = fit_line(logits, positive)
     return {
         "brier": float(np.mean((scipy.special.expit(logits) - positive) ** 2)),
         "calibration_slope": float(slope),
@@ -108,34 +108,47 @@ def risk_metrics(outputs: Tensor, risks: Tensor, targets: Tensor) -> Evaluation:
     }
 
 
-def fit_line(
-    scores: NDArray[np.float64],
-    positive: NDArray[np.bool_],
-    *,
-    start: NDArray[np.float64],
-    ridge: float,
-    steps: int = 8,
+def line_moments(
+    scores: NDArray[np.float64], positive: NDArray[np.bool_], line: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Slope and intercept of a logistic regression on scores, by Newton's method.
+    """What one step of Newton's method needs to improve slope and intercept of a logistic regression on scores.
+
+    The two numbers of the gradient and three of the second derivatives, at ``line``, as a vector of norm 1. Moments of
+    several clients may be added: each then counts alike.
 
     Parameters
     ----------
     scores, positive : arrays
         One number for each example, and whether the event happened.
-    start : array of two
-        Where to start, and where to stay near.
-    ridge : float
-        Half of this times the squared distance from the start is added to the loss of all examples.
-    steps : int
-        Of Newton's method, none longer than 2.
+    line : array of two
+        Slope and intercept from which the step is taken.
     """
-    line, columns = start.copy(), np.stack([scores, np.ones_like(scores)])
-    for _ in range(steps):
-        risk = scipy.special.expit(line @ columns)
-        gradient = columns @ (risk - positive) + ridge * (line - start)
-        curvature = (columns * (risk * (1 - risk))) @ columns.T + ridge * np.eye(2)
-        step = np.linalg.solve(curvature, gradient)
-        line -= step * min(1.0, 2.0 / max(float(np.linalg.norm(step)), 1e-12))
+    risk = scipy.special.expit(line[0] * scores + line[1])
+    wrong, weight = risk - positive, risk * (1 - risk)
+    moments = np.array([wrong @ scores, wrong.sum(), weight @ scores**2, weight @ scores, weight.sum()])
+    norm = float(np.linalg.norm(moments))
+    if norm > 0:
+        moments /= norm
+    return moments
+
+
+def line_of_moments(moments: NDArray[np.float64], line: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Slope and intercept after one step of Newton's method from ``line``, no longer than 2.
+
+    Noise may have left moments that no data has; curvature is then taken to be at least a tenth of the largest.
+    """
+    gradient, (steep, mixed, flat) = moments[:2], moments[2:]
+    values, vectors = np.linalg.eigh(np.array([[steep, mixed], [mixed, flat]]))
+    least = max(0.1 * float(values[-1]), 1e-9)
+    step = vectors @ ((vectors.T @ gradient) / np.maximum(values, least))
+    return line - step * min(1.0, 2.0 / max(float(np.linalg.norm(step)), 1e-12))
+
+
+def fit_line(scores: NDArray[np.float64], positive: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Slope and intercept of a logistic regression on scores, by Newton's method."""
+    line = np.array([1.0, 0.0])
+    for _ in range(50):
+        line = line_of_moments(line_moments(scores, positive, line), line)
     return line
 
 

@@ -13,7 +13,6 @@ from lowkey.privacy.sampling import SAMPLINGS, Sampling, make_sampling
 
 LARGEST_CLIP = 1e6
 CENTRING_ATTEMPTS = 2  # the release itself, and one attempt that gives no sum
-CALIBRATION_NORM = 2.0  # how far one client may move slope and intercept in a round, in logits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,10 +202,6 @@ class ClientPrivacy:
             centring=0.0,
             centring_noise="auto",
         )
-
-    def closing(self) -> ClientPrivacy:
-        """The promise of the rounds that fit slope and intercept: as any other round, with a norm of its own."""
-        return replace(self, clip="fixed", clip_norm=CALIBRATION_NORM, centring=0.0, centring_noise="auto")
 
 
 def spare_attempts(rounds: int, chosen: int | Literal["auto"] = "auto") -> int:
