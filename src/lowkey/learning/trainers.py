@@ -6,7 +6,7 @@ from torch import nn
 
 from lowkey.errors import InvalidInput
 from lowkey.learning.datasets import ClientDatasets
-from lowkey.learning.heads import HeadTrainer, LinearHead
+from lowkey.learning.heads import HeadTrainer, LinearHead, centre_size
 from lowkey.learning.local_sgd import TorchTrainer
 from lowkey.learning.metrics import logistic_loss
 from lowkey.learning.objective import CLASSIFICATION, Objective
@@ -38,7 +38,7 @@ def make_trainer(
     Parameters
     ----------
     module : torch.nn.Module
-        The model; :class:`FullGradient` needs a :class:`LinearHead`.
+        The model; :class:`FullGradient` needs a :class:`LinearHead`, and a model with a centre needs that training.
     clients : ClientDatasets
         One dataset per client.
     training : LocalSGD or FullGradient
@@ -49,6 +49,10 @@ def make_trainer(
         Where to compute; heads are trained on the CPU.
     """
     if isinstance(training, LocalSGD):
+        if centre_size(module):
+            raise InvalidInput(
+                f"the model is a {type(module).__name__}, whose centre SGD does not learn; train it by 'full-gradient'"
+            )
         return TorchTrainer(module, clients, training, objective=objective, device=device)
     if not isinstance(module, LinearHead):
         raise InvalidInput(
