@@ -70,7 +70,7 @@ def test_rows_are_sparse_and_fit_the_model(encoding: str) -> None:
         assert rows.dtype == died.dtype == np.float32
         assert set(died) == {0.0, 1.0}
         longest = np.sqrt(rows.power(2).sum(axis=1).max())
-        assert longest <= 1 + 1e-6 if encoding == "public" else longest > 1
+        assert (longest <= 1 + 1e-6) == (encoding == "public")
 
 
 def test_a_head_learns_from_all_rows_and_a_network_from_as_many_deaths_as_survivals() -> None:

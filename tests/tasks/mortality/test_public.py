@@ -208,6 +208,16 @@ def test_columns_of_the_sources(tmp_path: Path, name: str, table: Callable[[int]
     assert set(blocks) - filled == (set() if name == "diabetes130" else {"race"})  # 99 says nothing
 
 
+def test_a_missing_procedure_is_hashed_as_unknown(tmp_path: Path) -> None:
+    table = sih(2) | {"proc_solic": ["", "unknown"]}
+    loaded = load_admissions("sih-sus", write(tmp_path / "t.csv", table), any_version=True)
+    rows, names = public_features(loaded, everyone(loaded), SOURCES["sih-sus"].public)
+    of_procedures = [place for place, name in enumerate(names) if name.startswith("procedure")]
+    missing, unknown = rows[:, of_procedures].toarray()
+    np.testing.assert_array_equal(missing, unknown)
+    assert np.count_nonzero(missing) == 3
+
+
 def test_a_hospital_alone_has_the_rows_that_it_has_among_others(tmp_path: Path) -> None:
     """With fitted features it does not: the other half of this test."""
     table = sih(60)
