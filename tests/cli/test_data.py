@@ -38,6 +38,9 @@ def test_what_a_preset_learns_from(tmp_path: Path) -> None:
     settings = [part for change in changes for part in ("--set", change)]
     found = json_of("data", "describe", "hospital/sih-sus/fl-std", *settings)
     assert (found["clients"], found["train_admissions"] + found["test_admissions"]) == (2, 60)
+    public = json_of("data", "describe", "hospital/sih-sus/fl-std", *settings, "--set", 'data.encoding="public"')
+    assert public == {**found, "features": 1 + 2 + 5 + 6 + 15 + 128 + 512 + 4096 + 1}
+    assert found["features"] < 20
     assert "train deaths" in lowkey("data", "describe", "hospital/sih-sus/fl-std", *settings).stdout
     assert "'fashion-mnist' has no description of its data" in error_of("data", "describe", "demo/fl-std")
 

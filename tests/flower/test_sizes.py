@@ -29,18 +29,18 @@ def test_the_size_is_remembered_by_settings(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_model_that_can_be_made_is_believed(tmp_path: Path) -> None:
-    size = shape_of_app(tiny_config(), tmp_path)
+    shape = shape_of_app(tiny_config(), tmp_path)
     file = tmp_path / SIZES_FILE
-    file.write_text(file.read_text().replace(str(size), "5"))
-    assert shape_of_app(tiny_config(), tmp_path) == size
-    assert str(size) in file.read_text()
+    file.write_text(file.read_text().replace(str(shape.size), "5"))
+    assert shape_of_app(tiny_config(), tmp_path) == shape
+    assert str(shape.size) in file.read_text()
 
 
 @pytest.mark.parametrize("text", ["", "[]", "5", '{"a": "b"}', '{"a": Infinity}', "[" * 10_000, "\udce9"])
 def test_a_damaged_file_is_written_anew(tmp_path: Path, text: str) -> None:
     (tmp_path / SIZES_FILE).write_bytes(text.encode(errors="surrogateescape"))
-    size = shape_of_app(tiny_config(), tmp_path)
-    assert str(size) in (tmp_path / SIZES_FILE).read_text()
+    shape = shape_of_app(tiny_config(), tmp_path)
+    assert str(shape.size) in (tmp_path / SIZES_FILE).read_text()
 
 
 def test_a_home_that_cannot_be_written_is_no_harm(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from lowkey.federation import (
     PARTS,
     Schedule,
     Scheme,
+    average_by_rule,
     require_fit,
     require_promise,
     rounds_by_rule,
@@ -29,7 +30,7 @@ from lowkey.learning import TRAININGS, FullGradient, LocalSGD
 from lowkey.privacy import ClientPrivacy
 from lowkey.protocols import Codec, Decoder, ModelShape
 from lowkey.registry import Registry
-from lowkey.server import Averaging, Gather, Optimiser, Plain
+from lowkey.server import Averaging, Gather, Optimiser, Plain, TailAverage
 from lowkey.tasks import TASKS, Study, Task, find_task
 
 _CHOOSES = {"server": "optimiser"}  # the key of a table that names its part; "kind" in the others
@@ -173,7 +174,7 @@ class Config:
         if federation.ledger is not None:  # the file itself, wherever links lead later
             federation = replace(federation, ledger=str(Path(federation.ledger).resolve()))
         if privacy is None:
-            return replace(self, federation=federation)
+            return replace(self, federation=federation, averaging=self._averaging(schedule, None))
         population = {"clients": federation.clients, "cohort": federation.cohort}
         if schedule.rounds == "auto":
             by_rule = privacy.noise_multiplier == "auto"
@@ -189,7 +190,15 @@ class Config:
             server = with_rate(
                 server, resolved, **population, rounds=schedule.last_round, calibration=schedule.calibration
             )
-        return replace(self, federation=federation, privacy=resolved, schedule=schedule, server=server)
+        averaging = self._averaging(schedule, resolved)
+        return replace(
+            self, federation=federation, privacy=resolved, schedule=schedule, server=server, averaging=averaging
+        )
+
+    def _averaging(self, schedule: Schedule, privacy: ClientPrivacy | None) -> Averaging:
+        if not isinstance(self.averaging, TailAverage) or self.averaging.start != "auto":
+            return self.averaging
+        return TailAverage(start=average_by_rule(schedule.last_round, privacy, schedule.calibration))
 
     def to_table(self) -> dict[str, Any]:
         """The configuration as nested tables, which :func:`parse` reads again."""

@@ -16,7 +16,7 @@ from lowkey.federation.records import (
     Survivors,
 )
 from lowkey.federation.round import drive, initial_state, released_model, round_flow
-from lowkey.federation.rules import rounds_by_rule, with_rate
+from lowkey.federation.rules import average_by_rule, rounds_by_rule, with_rate
 from lowkey.federation.run import Federation, Schedule, StoppedBy, no_evaluation
 from lowkey.federation.schemes import (
     FAMILIES,
@@ -54,6 +54,7 @@ __all__ = [
     "Scheme",
     "StoppedBy",
     "Survivors",
+    "average_by_rule",
     "block_size",
     "drive",
     "explain",

@@ -53,7 +53,9 @@ def round_flow(
     number, whole = state.round + 1, scheme
     scheme = whole.at(number)
     privacy, operator = scheme.privacy, scheme.operator(state.weights.size, number)
-    before = state if scheme is whole else initial_state(scheme, state.weights)  # another phase starts fresh
+    calibrates = scheme is whole.last  # what is released, whose iterates are averaged no more
+    start = released_model(whole, state) if calibrates else state.weights
+    before = state if scheme is whole else initial_state(scheme, start)
 
     # 1. Roster: drawn secretly where amplification is claimed, reproducibly where nothing is.
     draws = secrets.source("cohort", number, attempt) if scheme.private else PublicStream(scheme.seed, "cohort", number)
@@ -78,9 +80,9 @@ def round_flow(
     noise = gathered.noise * math.sqrt(operator.num_measurements / operator.num_coordinates)
     optimiser, step = scheme.server.apply(before.optimiser, gathered.decoded.update, noise)
     step_norm = checks.finite_norm("the step of the model", step)
-    weights = state.weights.copy()
+    weights = start.copy()
     weights[scheme.part] += step
-    average = whole.averaging.add(state.average, weights, number)
+    average = whole.averaging.init(weights) if calibrates else whole.averaging.add(state.average, weights, number)
 
     # 15. Outcome: the new state, and numbers about the round that may be published.
     up, down = privacy.wire(operator.num_measurements).num_bytes, 4 * weights.size

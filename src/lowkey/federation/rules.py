@@ -60,6 +60,12 @@ def total_noise(privacy: ClientMechanism) -> float:
     return privacy.noise_multiplier * math.sqrt(privacy.sampling.roster_size / privacy.shares.honest)
 
 
+def average_by_rule(rounds: int, settings: ClientPrivacy | None, calibration: int = 0) -> int:
+    """The round from which iterates are averaged: the second half of those that learn."""
+    opening = 0 if settings is None else bool(settings.centring)
+    return opening + (rounds - opening - calibration) // 2 + 1
+
+
 def rounds_that_learn(rounds: int, settings: ClientPrivacy, calibration: int = 0) -> int:
     """Rounds without those for a centre and for calibration."""
     return rounds - bool(settings.centring) - calibration

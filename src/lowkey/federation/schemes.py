@@ -214,8 +214,6 @@ class Scheme:
                 raise InvalidInput(
                     f"schedule.calibration is {calibration}; it must leave rounds to learn: set more schedule.rounds"
                 )
-            if AVERAGES.name_of(type(self.averaging)) != "last":
-                raise InvalidInput("schedule.calibration fits the last model; set averaging.kind = 'last'")
             last = self._plain(self.privacy, shape.size - shape.calibration, shape.size)
             made = replace(made, last=last, until=rounds - calibration)
         return made

@@ -125,7 +125,9 @@ def line_moments(
     """
     risk = scipy.special.expit(line[0] * scores + line[1])
     wrong, weight = risk - positive, risk * (1 - risk)
-    moments = np.array([wrong @ scores, wrong.sum(), weight @ scores**2, weight @ scores, weight.sum()])
+    moments: NDArray[np.float64] = np.array(
+        [wrong @ scores, wrong.sum(), weight @ scores**2, weight @ scores, weight.sum()]
+    )
     norm = float(np.linalg.norm(moments))
     if norm > 0:
         moments /= norm
@@ -140,7 +142,7 @@ def line_of_moments(moments: NDArray[np.float64], line: NDArray[np.float64]) -> 
     gradient, (steep, mixed, flat) = moments[:2], moments[2:]
     values, vectors = np.linalg.eigh(np.array([[steep, mixed], [mixed, flat]]))
     least = max(0.1 * float(values[-1]), 1e-9)
-    step = vectors @ ((vectors.T @ gradient) / np.maximum(values, least))
+    step: NDArray[np.float64] = vectors @ ((vectors.T @ gradient) / np.maximum(values, least))
     return line - step * min(1.0, 2.0 / max(float(np.linalg.norm(step)), 1e-12))
 
 

@@ -38,7 +38,7 @@ def make_trainer(
     Parameters
     ----------
     module : torch.nn.Module
-        The model; :class:`FullGradient` needs a :class:`LinearHead`.
+        The model; :class:`FullGradient` needs a :class:`LinearHead`, and a model with a centre needs that training.
     clients : ClientDatasets
         One dataset per client.
     training : LocalSGD or FullGradient

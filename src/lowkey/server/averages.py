@@ -6,10 +6,12 @@ Clients continue from the last iterate. An average is post-processing of release
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from lowkey import checks
+from lowkey.errors import InvalidInput
 from lowkey.server.parts import State
 from lowkey.types import FloatArray
 
@@ -62,19 +64,22 @@ class TailAverage:
 
     Parameters
     ----------
-    start : int
-        First round whose weights count; half of all rounds is usual.
+    start : int or "auto"
+        First round whose weights count. "auto", in a configuration, is the second half of the rounds that learn.
     """
 
-    start: int = 1
+    start: int | Literal["auto"] = 1
 
     def __post_init__(self) -> None:
-        checks.at_least("averaging.start", self.start, 1)
+        if self.start != "auto":
+            checks.at_least("averaging.start", self.start, 1)
 
     def init(self, weights: FloatArray) -> State:
         return {}
 
     def add(self, state: State, weights: FloatArray, round_number: int) -> State:
+        if self.start == "auto":
+            raise InvalidInput("averaging.start is 'auto'; resolve the configuration first, or set the round")
         if round_number < self.start:
             return state
         count = round_number - self.start + 1

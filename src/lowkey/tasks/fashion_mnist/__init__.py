@@ -9,6 +9,9 @@ from lowkey import checks
 from lowkey.lazy import late, lazy_names
 from lowkey.tasks.task import Task
 
+SCATTERED = 3969
+"""Numbers that the scattering makes of an image: 81 channels of 7 × 7."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ImageSettings:
@@ -58,6 +61,7 @@ class ImageModelSettings:
     def __post_init__(self) -> None:
         checks.one_of("model.kind", self.kind, ("cnn", "head"))
         checks.at_least("model.features", self.features, 1)
+        checks.positive("model.features", self.features, most=SCATTERED)
         for count in (*self.filters, self.hidden):
             checks.at_least("model.filters and model.hidden", count, 1)
 

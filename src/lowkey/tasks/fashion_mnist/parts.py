@@ -10,13 +10,12 @@ import numpy as np
 from lowkey.features import Chain, FeatureMap, GroupNorm, Projection, Scattering, UnitNorm, features_of
 from lowkey.learning import CentredHead, ClientDatasets, Examples, keras_initialise
 from lowkey.rng import generator
+from lowkey.tasks.fashion_mnist import SCATTERED
 from lowkey.tasks.fashion_mnist.cnn import FashionCNN
 from lowkey.tasks.fashion_mnist.images import ImageClients, ImageData, RowClients, load_fashion_mnist
 from lowkey.tasks.partition import dirichlet_shards, iid_shards
 from lowkey.tasks.task import NodeSettings, Study, client_of
 from lowkey.types import FloatArray
-
-_SCATTERED = 3969
 
 
 def model(study: Study) -> Any:
@@ -52,7 +51,7 @@ def test(study: Study) -> Examples:
 
 def feature_map(size: int) -> FeatureMap:
     """What the head sees of an image, as so many numbers; public, and the same for everybody."""
-    projected = () if size == _SCATTERED else (Projection(size=size),)
+    projected = () if size == SCATTERED else (Projection(size=size),)
     return Chain((Scattering(image=(28, 28)), GroupNorm(groups=27), UnitNorm(), *projected, UnitNorm(at_most=True)))
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from lowkey import checks
+from lowkey.errors import InvalidInput
 from lowkey.lazy import late, lazy_names
 from lowkey.tasks.mortality.notes import notes
 from lowkey.tasks.task import Score, Task, Words
@@ -28,7 +29,7 @@ class AdmissionSettings:
     division : {"iid", "natural"}
         Virtual hospitals of equal size, as in the paper, or the real ones.
     features : tuple of str, or None
-        What to learn from. None takes the default of the source.
+        What to learn from. None takes the default of the source, and "synthetic" has no other.
     encoding : {"fitted", "public"}
         "fitted" learns ranges and vocabularies from everybody's training rows, as in the paper, outside of any ε.
         "public" needs no rows: public limits, lists and hashes.
@@ -65,6 +66,10 @@ class AdmissionSettings:
         checks.one_of("data.name", self.name, ("diabetes130", "sih-sus", "synthetic"))
         checks.one_of("data.division", self.division, ("iid", "natural"))
         checks.one_of("data.encoding", self.encoding, ("fitted", "public"))
+        if self.name == "synthetic" and self.features is not None:
+            raise InvalidInput(
+                f"data.features is {list(self.features)}, but synthetic admissions have all of theirs; leave it out"
+            )
         checks.at_least("data.min_count", self.min_count, 1)
         checks.at_least("data.min_deaths", self.min_deaths, 0)
         checks.at_least("data.min_admissions", self.min_admissions, 1)

@@ -85,9 +85,9 @@ def _number(values: pl.Series, limits: Limits) -> SparseRows:
 
 
 def _as_lists(admissions: Admissions, name: str, rows: Rows) -> pl.Series:
-    if name in admissions.codes.columns:
-        return admissions.codes[name][rows]
-    return admissions.categorical[name][rows].reshape((-1, 1)).cast(pl.List(pl.String))
+    codes = name in admissions.codes.columns
+    texts = admissions.codes[name][rows] if codes else admissions.categorical[name][rows].reshape((-1, 1))
+    return texts.cast(pl.List(pl.String))
 
 
 def _hashed(lists: pl.Series, label: str, buckets: int) -> SparseRows:

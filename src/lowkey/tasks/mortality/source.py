@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 import polars as pl
 
+from lowkey import checks
 from lowkey.errors import InvalidInput
 
 
@@ -34,12 +36,20 @@ class Limits:
     low: float
     high: float
 
+    def __post_init__(self) -> None:
+        if not -math.inf < self.low < self.high < math.inf:
+            raise InvalidInput(f"limits are {self.low} and {self.high}; they must be numbers, the lower one first")
+
 
 @dataclass(frozen=True)
 class Listed:
     """A public list of texts; any other text has no column."""
 
     values: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not self.values or len(set(self.values)) < len(self.values):
+            raise InvalidInput(f"listed texts are {', '.join(self.values) or 'none'}; list each text once")
 
 
 @dataclass(frozen=True)
@@ -50,6 +60,12 @@ class Hashed:
     """
 
     columns: Mapping[int | None, int]
+
+    def __post_init__(self) -> None:
+        checks.at_least("number of hashes", len(self.columns), 1)
+        for length, count in self.columns.items():
+            checks.at_least("number of letters to hash", 1 if length is None else length, 1)
+            checks.at_least("number of hashed columns", count, 1)
 
 
 PublicRule: TypeAlias = Limits | Listed | Hashed
@@ -103,7 +119,8 @@ class Source:
 
     Guarantees
     ----------
-    A source with a feature made of a leaking column, of the label or of an id cannot be constructed.
+    A source with a feature made of a leaking column, of the label or of an id cannot be constructed, nor one with a
+    public rule that does not fit its feature.
     """
 
     name: str
@@ -128,6 +145,14 @@ class Source:
             if leak := barred & set(feature.columns):
                 raise InvalidInput(
                     f"feature {name} of {self.name} is made of {min(leak)}, which tells the outcome or who"
+                )
+        for name, rule in self.public.items():
+            if name not in self.features:
+                raise InvalidInput(f"{self.name} has a public rule for {name}, which is none of its features")
+            if isinstance(rule, Limits) != (self.features[name].kind == "numeric"):
+                raise InvalidInput(
+                    f"the public rule of {name} is {type(rule).__name__}, but {name} is {self.features[name].kind}; "
+                    "numbers need Limits, and texts Listed or Hashed"
                 )
 
     @property
