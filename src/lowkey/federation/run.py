@@ -181,10 +181,10 @@ class Federation:
         event, limit, first = privacy.event(), privacy.max_contributions, opening.event()
         if event is None or limit is None or first is None:
             return None
-        own = [replace(event, count=limit)]
-        if opening is not privacy:  # of which a client gives no more than its own limit says
+        opened = 0
+        if first.noise_multiplier < event.noise_multiplier:  # then it is worst if a client gave all it may of the first
             opened = min(limit, opening.max_contributions or limit)
-            own = [replace(first, count=opened), *([replace(event, count=limit - opened)] if limit > opened else [])]
+        own = [replace(kind, count=count) for kind, count in ((first, opened), (event, limit - opened)) if count]
         return accounting.server_view([*self._of_other_runs(), *own], privacy.delta)
 
     def _of_other_runs(self) -> list[accounting.Event]:
