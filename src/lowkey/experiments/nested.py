@@ -40,10 +40,10 @@ def override(table: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, 
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested tables, the second laid over the first."""
+    """Nested tables, the second laid over the first; a table that names its kind replaces the one below."""
     result = _copy(base)
     for key, value in over.items():
-        nested = isinstance(value, Mapping) and isinstance(result.get(key), dict)
+        nested = isinstance(value, Mapping) and isinstance(result.get(key), dict) and "kind" not in value
         result[key] = merge(result[key], value) if nested else value
     return result
 

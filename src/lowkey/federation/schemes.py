@@ -135,6 +135,8 @@ class Scheme:
             codec=describe(CODECS.name_of(type(self.codec)), self.codec),
             public_seed=self.seed,
             model_size=num_coordinates,
+            unit=promise.unit,
+            persons=promise.persons,
         )
 
     @staticmethod
