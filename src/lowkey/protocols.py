@@ -161,8 +161,8 @@ class BatchTrainer(Trainer, Protocol):
 class PersonTrainer(Trainer, Protocol):
     """A trainer that tells persons apart, for privacy of each of them.
 
-    ``train_persons`` gives blocks of updates, a row for each person. A row depends on ``weights``, that person's own data
-    and ``rng`` alone: one that cannot be computed is NaN, and counts as zeros, while the others stay as they are.
+    ``train_persons`` gives blocks of updates, a row for each person. A row depends on ``weights``, that person's own
+    data and ``rng`` alone: one that cannot be computed is NaN, and counts as zeros, while the others stay as they are.
     """
 
     def train_persons(

@@ -26,8 +26,9 @@ def first_norms(experiment: Experiment, clients: int) -> NDArray[np.float64]:
     for client in chosen.tolist():
         rng = generator(scheme.seed, "local training", 1, client)
         if scheme.privacy.by_person:
-            updates = (row for block in cast(PersonTrainer, trainer).train_persons(start, client, rng) for row in block)
+            blocks = cast(PersonTrainer, trainer).train_persons(start, client, rng)
+            updates = [row for block in blocks for row in block]
         else:
-            updates = iter([trainer.train(start, client, rng).update])
+            updates = [trainer.train(start, client, rng).update]
         norms += [checks.finite_norm("update", operator.forward(update)) for update in updates]
     return np.array(norms)

@@ -85,7 +85,7 @@ def persons_of(examples: Examples, *, by_row: bool) -> Persons:
     if ids is None:
         raise InvalidInput(
             "privacy.unit is 'person', but the data does not say which rows are about one person; give (inputs, "
-            "targets, person ids), or let every row count by itself and say what it is, such as privacy.row = 'admission'"
+            "targets, person ids), or let every row count by itself, and say what it is: privacy.row = 'admission'"
         )
     _, person, counts = np.unique(np.asarray(ids), return_inverse=True, return_counts=True)
     return Persons(np.argsort(person, kind="stable"), np.concatenate([[0], np.cumsum(counts)]))
@@ -140,7 +140,9 @@ def _parts(examples: Examples) -> tuple[Any, Any, Any]:
             raise CannotContribute("its dataset is empty")
         examples = default_collate([examples[i] for i in range(len(examples))])  # type: ignore[index]
     if len(examples) not in (2, 3):
-        raise InvalidInput(f"a dataset must give inputs and targets, and person ids if it has any, not {len(examples)} parts")
+        raise InvalidInput(
+            f"a dataset must give inputs and targets, and person ids if it has any, not {len(examples)} parts"
+        )
     inputs, targets, ids = (*examples, None)[:3]
     count = inputs.shape[0] if _is_sparse(inputs) else len(inputs)
     if count != len(targets):

@@ -33,7 +33,6 @@ from lowkey.learning.settings import FullGradient
 from lowkey.protocols import LocalUpdate
 from lowkey.types import ClientId, FloatArray
 
-
 _BLOCK = 2**20  # numbers of the updates of persons that are held at once
 
 
@@ -186,7 +185,7 @@ class HeadTrainer:
             inputs = inputs.reshape(len(targets), -1)
         if inputs.shape[1] != self._features:
             raise InvalidInput(f"an example has {inputs.shape[1]} numbers; the head takes {self._features}")
-        W, b = self._split(weights[: self._size])
+        sparse, (W, b) = scipy.sparse.issparse(inputs), self._split(weights[: self._size])
         size = self._outputs * self._features
         for persons in persons_of(examples, by_row=self._by_row).blocks(max(1, _BLOCK // self._size)):
             rows, labels = inputs[persons.rows], targets[persons.rows]
@@ -198,9 +197,8 @@ class HeadTrainer:
             for output in range(self._outputs):  # a row of the left matrix has the moves of one person
                 places = np.arange(len(labels))
                 left = scipy.sparse.csr_array((moved[:, output], places, persons.starts), (len(persons), len(labels)))
-                summed = left @ rows
-                start = output * self._features
-                updates[:, start : start + self._features] = summed.toarray() if scipy.sparse.issparse(summed) else summed
+                columns = slice(output * self._features, (output + 1) * self._features)
+                updates[:, columns] = (left @ rows).toarray() if sparse else left @ rows
                 if self._bias:
                     updates[:, size + output] = left.sum(axis=1)
             yield updates

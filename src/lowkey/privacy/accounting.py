@@ -107,8 +107,8 @@ def _count(events: Iterable[Event], delta: float) -> Counted:
         )
     if len(units := {event.unit for event in merged}) > 1:
         raise InvalidInput(
-            f"rounds that protect different units ({', '.join(sorted(units))}) cannot be added up; keep one unit for one "
-            "population, or one ledger for each"
+            f"rounds that protect different units ({', '.join(sorted(units))}) cannot be added up; keep one unit for "
+            "one population, or one ledger for each"
         )
     return tuple(sorted(merged.items(), key=str))
 

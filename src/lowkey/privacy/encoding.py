@@ -193,7 +193,7 @@ class Encoding:
 
     @cached_property
     def largest(self) -> int:
-        """X_max, the limit that coordinates are clamped to, so that the sum of all members, or persons, does not wrap."""
+        """X_max, the limit that coordinates are clamped to, so that the sum of all members or persons does not wrap."""
         room = (1 << self.bits - 1) - 1 - _TAIL * self.total_std(self.members)
         return math.floor(room / (self.persons or self.members))
 

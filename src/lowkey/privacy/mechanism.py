@@ -44,10 +44,10 @@ class ClientMechanism:
 
     Guarantees
     ----------
-    Unit: one client with all its data, or one person at a client. A released sum carries the noise of at least ``shares.honest`` members that
-    neither dropped out nor collude: discrete Gaussian noise of standard deviation at least z times the largest change
-    that one unit can make to it (its contribution present or replaced by zeros). ``event`` says what that costs
-    people who see released models but not who took part; see docs/guarantees.md.
+    Unit: one client with all its data, or one person at a client. A released sum carries the noise of at least
+    ``shares.honest`` members that neither dropped out nor collude: discrete Gaussian noise of standard deviation at
+    least z times the largest change that one unit can make to it (its contribution present or replaced by zeros).
+    ``event`` says what that costs people who see released models but not who took part; see docs/guarantees.md.
     """
 
     settings: ClientPrivacy

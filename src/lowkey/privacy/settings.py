@@ -31,8 +31,8 @@ class ClientPrivacy:
         With "person", where data has no person ids: what one row is, such as "admission". Every row then counts by
         itself, and the promise speaks of it. None needs ids.
     clip_norm : float or None
-        S, the largest norm of the compressed update of one client, or of one person. With "normalise" it is 1 unless it is said, and only a
-        unit of the server's rate.
+        S, the largest norm of the compressed update of one client, or of one person. With "normalise" it is 1
+        unless it is said, and only a unit of the server's rate.
     clip : {"fixed", "adaptive", "normalise"}
         With "adaptive", ``clip_norm`` is a first guess, and follows the median norm of updates, privately. With
         "normalise", every update gets the norm S, also a shorter one; an update of zeros stays.
@@ -149,7 +149,11 @@ class ClientPrivacy:
             raise InvalidInput(f"privacy.row is {self.row!r}; it must be one word for a row, such as 'admission'")
         for name, refused, why in (
             ("clip = 'adaptive'", self.clip == "adaptive", "votes are counted by client; choose a clip norm"),
-            ("proofs", self.proofs, "a proof bounds what one client adds, and the sum of its persons has no such bound"),
+            (
+                "proofs",
+                self.proofs,
+                "a proof bounds what a client adds, and the sum of its persons has no such bound",
+            ),
             ("centring", bool(self.centring), "the mean features are those of clients; use a model without a centre"),
             ("sampling", self.sampling not in (None, "all"), "every client takes part in every round; set it to 'all'"),
         ):

@@ -55,13 +55,12 @@ def guarantee_lines(
     """
     others = [("RDP", released.rdp), ("as the paper counts", released.paper)]
     asked = "in all attempts so far" if participations is None else f"{participations} times, attempts that failed too"
-    unit, uncovered = event.unit, NOT_COVERED
+    unit, uncovered = event.unit, [*NOT_COVERED]
     about, whole = "a client", "one client with all its data"
     if unit != "client":
-        about, whole = f"one {unit} at a client", f"one {unit} at one client" + (
-            ", with all its rows" if unit == "person" else ", each row by itself"
-        )
-        uncovered = tuple(line.format(unit=unit) for line in (*NOT_COVERED_OF_CLIENTS, *NOT_COVERED))
+        rows = "with all its rows" if unit == "person" else "each row by itself"
+        about, whole = f"one {unit} at a client", f"one {unit} at one client, {rows}"
+        uncovered = [line.format(unit=unit) for line in NOT_COVERED_OF_CLIENTS] + uncovered
     known = ", ".join(f"{round_up(value, 4):.4f} {name}" for name, value in others if value is not None)
     lines = [
         f"ε = {released.claimed:.4f} for people who see released models but not who took part"

@@ -77,7 +77,7 @@ class CanaryRounds:
 
     @property
     def canaries(self) -> int:
-        """How many canaries a round has: the members that stay and do not tell the server their noise, or persons there."""
+        """How many canaries a round has: members that stay and do not tell the server their noise, or persons there."""
         honest, persons = self.privacy.shares.honest, self.privacy.settings.persons
         return honest if persons is None else max(1, min(persons, _PERSONS))
 

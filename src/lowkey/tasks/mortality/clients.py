@@ -57,7 +57,7 @@ class HospitalData:
 
 @dataclass(frozen=True)
 class HospitalClients:
-    """Datasets of all clients, made on access: sparse features, 1.0 for each death, and patients where they are known."""
+    """Datasets of all clients, made on access: sparse features, 1.0 for each death, and patients where known."""
 
     data: HospitalData
 
