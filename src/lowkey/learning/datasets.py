@@ -141,7 +141,7 @@ def _parts(examples: Examples) -> tuple[Any, Any, Any]:
         examples = default_collate([examples[i] for i in range(len(examples))])  # type: ignore[index]
     if len(examples) not in (2, 3):
         raise InvalidInput(
-            f"a dataset must give inputs and targets, and person ids if it has any, not {len(examples)} parts"
+            f"a dataset must give inputs and targets, not {len(examples)} parts; a third may say whose each row is"
         )
     inputs, targets, ids = (*examples, None)[:3]
     count = inputs.shape[0] if _is_sparse(inputs) else len(inputs)

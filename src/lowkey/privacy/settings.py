@@ -136,13 +136,16 @@ class ClientPrivacy:
     def _check_unit(self) -> None:
         """Refuse what is not made for the unit that is protected."""
         if self.unit == "client":
-            if self.persons is not None or self.row is not None:
-                raise InvalidInput("privacy.persons and privacy.row are for privacy.unit = 'person'; leave them out")
+            for name in ("persons", "row"):
+                if (value := getattr(self, name)) is not None:
+                    raise InvalidInput(
+                        f"privacy.{name} is {value!r}, which is for privacy.unit = 'person'; leave it out, or set that"
+                    )
             return
         if self.persons is None:
             raise InvalidInput(
-                "privacy.unit is 'person', which needs privacy.persons: a public number of persons at all clients "
-                "together, by which sums are divided"
+                "privacy.persons is None, that is missing: privacy.unit = 'person' needs a public number of persons at "
+                "all clients together, by which sums are divided"
             )
         checks.at_least("privacy.persons", self.persons, 1)
         if self.row is not None and (self.row == "client" or not self.row.isalpha()):
@@ -155,7 +158,11 @@ class ClientPrivacy:
                 "a proof bounds what a client adds, and the sum of its persons has no such bound",
             ),
             ("centring", bool(self.centring), "the mean features are those of clients; use a model without a centre"),
-            ("sampling", self.sampling not in (None, "all"), "every client takes part in every round; set it to 'all'"),
+            (
+                "sampling",
+                self.sampling not in (None, "all"),
+                "every client takes part in every round; set federation.cohort to federation.clients",
+            ),
         ):
             if refused:
                 raise InvalidInput(f"privacy.{name} is not for privacy.unit = 'person': {why}")
