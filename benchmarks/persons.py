@@ -39,7 +39,11 @@ def private(epsilon: float, changes: list[str]) -> Config:
     config = load_config(PRESET, [*changes, f"privacy.epsilon={epsilon}"])
     mechanism = config.scheme().privacy
     assert isinstance(mechanism, ClientMechanism)
-    noise = mechanism.clip_norm * mechanism.noise_multiplier * math.sqrt(10 / mechanism.shares.honest)
+    noise = (
+        mechanism.clip_norm
+        * mechanism.noise_multiplier
+        * math.sqrt(mechanism.sampling.roster_size / mechanism.shares.honest)
+    )
     rate = LOGITS * mechanism.contributors / (noise * math.sqrt(config.schedule.last_round))
     return load_config(config, [f"server.rate={rate:.3g}"])
 
