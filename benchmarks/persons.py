@@ -6,7 +6,8 @@ The ten largest hospitals of SIH/SUS with the preset ``hospital/sih-sus/private-
 the best one. A seed decides which patients are held out; noise is secret and never repeats. The rate of the server
 follows from public numbers alone: 0.6·persons/(S·z·√(T·M/κ)), so that the noise of all rounds together moves a score by
 0.6 logits at one deviation. This rule, T = 50, S = 10 and what a death counts (20) were found on synthetic admissions
-and on diabetes130, not on SIH/SUS. So were rate and rounds of the same head without privacy: the largest AUROC there.
+and on diabetes130, not on SIH/SUS. So were rate and rounds of the same head without
+privacy, near the best of a small grid there.
 
 The audit attacks rounds of the preset with planted persons, and once more with clipping left out, which it must find.
 """
