@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
@@ -181,6 +181,19 @@ class BatchTrainer(Trainer, Protocol):
         clients: Sequence[ClientId],
         rng_of: Callable[[ClientId], np.random.Generator],
     ) -> Sequence[LocalUpdate | Exception]: ...
+
+
+@runtime_checkable
+class PersonTrainer(Trainer, Protocol):
+    """A trainer that tells persons apart, for privacy of each of them.
+
+    ``train_persons`` gives blocks of updates, a row for each person. A row depends on ``weights``, that person's own
+    data and ``rng`` alone: one that cannot be computed is NaN, and counts as zeros, while the others stay as they are.
+    """
+
+    def train_persons(
+        self, weights: FloatArray, client: ClientId, rng: np.random.Generator
+    ) -> Iterator[FloatArray]: ...
 
 
 class Keys(Protocol):

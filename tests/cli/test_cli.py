@@ -73,6 +73,21 @@ def test_privacy_epsilon_tells_the_whole_guarantee() -> None:
     assert "as the paper counts" not in text
 
 
+def test_privacy_of_persons() -> None:
+    setting = ["--clients", 10, "--cohort", 10, "--epsilon", 1, "--rounds", 50, "--persons", 21_000]
+    found = json_of("privacy", "calibrate", *setting, "--row", "admission")
+    assert (found["unit"], found["honest"], found["sampling"]) == ("admission", 8, "all")
+    assert found["noise_multiplier"] == pytest.approx(27.16, abs=0.01)
+    text = lowkey("privacy", "calibrate", *setting).stdout
+    for part in ("Unit: one person at one client, with all its rows", "Not covered: a client as a whole", "c_max = 1 "):
+        assert part in text
+    assert "with 21000 persons it must be below" in error_of("privacy", "calibrate", *setting, "--delta", 1e-4)
+    assert "set --cohort to --clients" in error_of("privacy", "calibrate", *setting, "--cohort", 5)
+    assert "privacy.row is 'admission', which is for" in error_of(
+        "privacy", "calibrate", *setting[:-2], "--row", "admission"
+    )
+
+
 def test_privacy_calibrate() -> None:
     base = ["privacy", "calibrate", "--epsilon", 1, "--delta", 1e-5, *PAPER]
     exact = ["--spare-attempts", 0]

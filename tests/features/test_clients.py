@@ -135,5 +135,14 @@ def test_the_client_with_bad_data_is_named() -> None:
         with_features(data, UnitNorm()).fill()
     with pytest.raises(InvalidInput, match="the data of a client is a int"):
         with_features([3], UnitNorm())[0]
-    with pytest.raises(InvalidInput, match="not 3 parts"):
-        with_features([(1, 2, 3)], UnitNorm())[0]
+    with pytest.raises(InvalidInput, match="not 4 parts"):
+        with_features([(1, 2, 3, 4)], UnitNorm())[0]
+
+
+def test_person_ids_stay_with_their_rows() -> None:
+    (rows, targets), *_ = clients()
+    ids = np.arange(len(targets))
+    mapped, labels, persons = with_features([(rows, targets, ids)], UnitNorm())[0]
+    np.testing.assert_array_equal(persons, ids)
+    np.testing.assert_array_equal(labels, targets)
+    np.testing.assert_array_equal(mapped, with_features([(rows, targets)], UnitNorm())[0][0])

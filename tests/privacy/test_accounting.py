@@ -270,7 +270,7 @@ BAD: list[dict[str, Any]] = [
     {"population": None, "roster": 10},
     {"honest": 0},
     {"roster": 10, "honest": 11},
-    {"unit": "record"},
+    {"unit": ""},
     {"adjacency": "add-remove"},
     {"kind": "shuffled"},
     {"kind": "fixed"},  # zero-out

@@ -162,6 +162,9 @@ def test_noise_cannot_be_calibrated_to_nothing(missing: dict[str, Any]) -> None:
 
 NUMBERS = [math.nan, math.inf, -math.inf, "1", True, None]
 PROMISES_NOTHING: list[tuple[str, list[object]]] = [
+    ("unit", ["hospital", "persons", None]),
+    ("persons", [0, 2.5, 100]),  # clients are protected
+    ("row", ["", "admission"]),
     ("clip_norm", [*NUMBERS, 0.0, -1.0, 1e12, 1.000001e6]),
     ("clip", ["adaptively", None]),
     ("noise_multiplier", [*NUMBERS, -0.1, "automatic"]),

@@ -91,9 +91,9 @@ def _progress(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
 def _print(found: Audit, files: list[Path]) -> None:
     two, one = found.two_world, found.one_run
     lines = {
-        "claimed": f"ε = {human_epsilon(found.epsilon_claimed)}  one round, for a client known to take part; "
+        "claimed": f"ε = {human_epsilon(found.epsilon_claimed)}  one round, for a {found.unit} known to take part; "
         f"δ = {found.delta:g}, z = {found.noise_multiplier:g}",
-        "two worlds": f"ε ≥ {two.epsilon:.4f}  {two.missed:,} of {two.present:,} present clients missed, "
+        "two worlds": f"ε ≥ {two.epsilon:.4f}  {two.missed:,} of {two.present:,} present {found.unit}s missed, "
         f"{two.false_alarms:,} false alarms in {two.absent:,}",
         "one run": f"ε ≥ {one.epsilon:.4f}  {one.correct} of the {one.guesses} surest guesses right, "
         f"{one.canaries:,} canaries",

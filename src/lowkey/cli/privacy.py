@@ -45,6 +45,13 @@ SpareAttempts = Annotated[
 ]
 Dropouts = Annotated[float, typer.Option(help="Fraction of a roster that may drop out.")]
 Colluders = Annotated[float, typer.Option(help="Fraction of a roster that may collude with the server.")]
+Persons = Annotated[
+    int | None,
+    typer.Option(help="Protect each person at the clients, not clients as a whole: the public number of persons."),
+]
+Row = Annotated[
+    str | None, typer.Option(help="With --persons, where data has no person ids: what one row is, such as admission.")
+]
 LargeDelta = Annotated[bool, typer.Option("--allow-large-delta", help="Accept a δ of 1/N or more.")]
 
 
@@ -61,12 +68,15 @@ def show_epsilon(
     participations: Participations = None,
     dropouts: Dropouts = 0.1,
     colluders: Colluders = 0.1,
+    persons: Persons = None,
+    row: Row = None,
     allow_large_delta: LargeDelta = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show ε after a number of rounds: for people who see the models, and for the server."""
-    sampler = _sampling(sampling, clients, cohort, roster, delta, allow_large_delta)
-    event = replace(sampler.event(noise_multiplier), count=rounds)
+    unit = _unit(persons, row)
+    sampler = _sampling(sampling, clients, cohort, roster, delta, allow_large_delta, unit, persons)
+    event = replace(sampler.event(noise_multiplier), count=rounds, unit=unit)
     _show(sampler, event, delta, participations, dropouts, colluders, as_json, {})
 
 
@@ -87,6 +97,8 @@ def calibrate(
     participations: Participations = None,
     dropouts: Dropouts = 0.1,
     colluders: Colluders = 0.1,
+    persons: Persons = None,
+    row: Row = None,
     allow_large_delta: LargeDelta = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -97,7 +109,8 @@ def calibrate(
 
     if (rounds is None) == (noise_multiplier is None):
         raise InvalidInput("give either --rounds (to get the noise) or --noise-multiplier (to get the rounds)")
-    sampler = _sampling(sampling, clients, cohort, roster, delta, allow_large_delta)
+    unit = _unit(persons, row)
+    sampler = _sampling(sampling, clients, cohort, roster, delta, allow_large_delta, unit, persons)
     chosen = _spare(spare_attempts)
     if noise_multiplier is not None:
         attempts = affordable_rounds(sampler.event(noise_multiplier), epsilon=epsilon, delta=delta)
@@ -121,7 +134,7 @@ def calibrate(
             f"noise multiplier {noise_multiplier:.4f}{price}: ε ≤ {epsilon:g} over rounds and spare attempts, "
             f"{rounds} and {spare}"
         )
-    event = replace(sampler.event(noise_multiplier), count=rounds + spare)
+    event = replace(sampler.event(noise_multiplier), count=rounds + spare, unit=unit)
     _show(sampler, event, delta, participations, dropouts, colluders, as_json, found)
 
 
@@ -199,11 +212,31 @@ def _spare(chosen: int | None) -> int | Literal["auto"]:
     return chosen
 
 
-def _sampling(choice: str | None, clients: int, cohort: int, roster: int | None, delta: float, large: bool) -> Sampling:
+def _unit(persons: int | None, row: str | None) -> str:
+    """Whom ε is about, in one word."""
+    from lowkey.privacy import ClientPrivacy
+
+    unit: Literal["client", "person"] = "client" if persons is None else "person"
+    return ClientPrivacy(clip="normalise", unit=unit, persons=persons, row=row).protected
+
+
+def _sampling(
+    choice: str | None,
+    clients: int,
+    cohort: int,
+    roster: int | None,
+    delta: float,
+    large: bool,
+    unit: str,
+    persons: int | None,
+) -> Sampling:
+    from lowkey.errors import InvalidInput
     from lowkey.privacy import make_sampling, require_small_delta
 
     sampler = make_sampling(choice, population=clients, cohort=cohort, roster=roster)
-    require_small_delta(delta, clients, allow_large=large)
+    if persons is not None and sampler.mode != "all":
+        raise InvalidInput("with --persons every client takes part in every round; set --cohort to --clients")
+    require_small_delta(delta, persons or clients, unit=unit, allow_large=large)
     return sampler
 
 

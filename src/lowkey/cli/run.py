@@ -155,9 +155,12 @@ def _print(result: dict[str, Any], directory: Path, config: Config) -> None:
         spent, whom = (
             (result["epsilon_server"], "was always asked") if at_limit is None else (at_limit, "is at its limit")
         )
-        lines["server"] = (
-            f"ε {human_epsilon(spent)} for the server, under secure aggregation, about a client that {whom}"
+        unit = (
+            f"one {config.privacy.protected} at a client"
+            if config.privacy and config.privacy.unit == "person"
+            else "a client"
         )
+        lines["server"] = f"ε {human_epsilon(spent)} for the server, under secure aggregation, about {unit} that {whom}"
     if paper is not None:
         spent = f", ε {paper.epsilon:g}" if paper.epsilon is not None else ""
         other = f", on other data ({paper.data})" if paper.data is not None else ""

@@ -51,6 +51,7 @@ def default_policy(config: Config) -> Policy | None:
         max_participations=limit,
         max_epsilon=round_up(server_epsilon(noise, limit, promise.delta, coin=coin), 2),
         delta=promise.delta,
+        unit=promise.unit,
     )
 
 

@@ -45,4 +45,11 @@ def server_parts(config: Config, module: Any = None) -> ServerParts:
 def trainer_of(config: Config, module: Any, clients: ClientDatasets) -> Trainer:
     """The trainer of the clients, on their data."""
     objective = config.find_task().objective(config.study)
-    return make_trainer(module, clients, config.training, objective=objective, device=config.runtime.device)
+    return make_trainer(
+        module,
+        clients,
+        config.training,
+        objective=objective,
+        device=config.runtime.device,
+        persons_by=config.privacy.persons_by if config.privacy else None,
+    )

@@ -97,6 +97,8 @@ class Config:
                 f"federation.cohort is {federation.cohort}; it must be at most federation.clients, {federation.clients}"
             )
         require_fit(self._parts)
+        if privacy is not None and privacy.unit == "person":
+            self.training.require_persons()
         target = privacy.epsilon if privacy else None
         if self.schedule.rounds == "auto" and target is None:
             raise InvalidInput("schedule.rounds is 'auto', which needs privacy.epsilon; set one of them")

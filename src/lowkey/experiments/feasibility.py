@@ -17,7 +17,7 @@ def prospects(config: Config, num_coordinates: int) -> str | None:
     if promise is None or settings is None:
         return None
     measurements = scheme.operator(num_coordinates, 1).num_measurements
-    contributors = scheme.privacy.sampling.expected_size
+    contributors = settings.persons or scheme.privacy.sampling.expected_size
     signal = of_privacy.signal_to_noise(contributors, promise.noise_multiplier, measurements)
     price = _price(scheme.privacy, rounds, spare_attempts(rounds, settings.spare_attempts))
     return f"{price}\n{of_privacy.feasibility(signal)}"
@@ -37,4 +37,5 @@ def _price(privacy: Privacy, rounds: int, spare: int) -> str:
         return f"{line}; clients have no limit, so ε for the server grows with every attempt"
     server = human_epsilon(of_privacy.server_epsilon(event.noise_multiplier, limit, delta, coin=event.coin))
     early = ", as all do before the last round" if privacy.sampling.probability == 1 and limit < rounds else ""
-    return f"{line}; {server} for the server, about a client that reaches its limit of {limit}{early}"
+    whom = "a client" if event.unit == "client" else f"one {event.unit} at a client"
+    return f"{line}; {server} for the server, about {whom} that reaches its limit of {limit}{early}"

@@ -69,16 +69,16 @@ class FeaturedClients:
     def __init__(self, clients: Datasets, mapping: FeatureMap, *, keep: bool = True) -> None:
         self.mapping = mapping
         self._clients, self._keep = clients, keep
-        self._kept: dict[int, tuple[Rows, Any]] = {}
+        self._kept: dict[int, tuple[Any, ...]] = {}
 
     def __len__(self) -> int:
         return len(self._clients)
 
-    def __getitem__(self, client: int, /) -> tuple[Rows, Any]:
+    def __getitem__(self, client: int, /) -> tuple[Any, ...]:
         if client in self._kept:
             return self._kept[client]
-        inputs, targets = _pair(self._clients[client])
-        mapped = (features_of(inputs, self.mapping) if len(targets) else inputs), targets
+        inputs, targets, *ids = _parts(self._clients[client])
+        mapped = (features_of(inputs, self.mapping) if len(targets) else inputs), targets, *ids
         if self._keep:
             self._kept[client] = mapped
         return mapped
@@ -99,15 +99,15 @@ def with_features(clients: Datasets, mapping: FeatureMap, *, keep: bool = True) 
     return FeaturedClients(clients, mapping, keep=keep)
 
 
-def _pair(examples: Any) -> tuple[Any, Any]:
-    """Inputs and targets of a client, each with one row per example."""
+def _parts(examples: Any) -> tuple[Any, ...]:
+    """Inputs and targets of a client, and person ids if it has any, each with one row per example."""
     if isinstance(examples, (tuple, list)):
-        if len(examples) != 2:
+        if len(examples) not in (2, 3):
             raise InvalidInput(f"a dataset must give inputs and targets, not {len(examples)} parts")
-        return examples[0], examples[1]
+        return tuple(examples)
     if not isinstance(examples, Sized) or not hasattr(examples, "__getitem__"):
         raise InvalidInput(
             f"the data of a client is a {type(examples).__name__}; pass (inputs, targets) or a map-style dataset"
         )
-    pairs = [examples[place] for place in range(len(examples))]
-    return np.array([np.asarray(one) for one, _ in pairs]), np.array([np.asarray(target) for _, target in pairs])
+    rows = [examples[place] for place in range(len(examples))]
+    return tuple(np.array([np.asarray(one) for one in part]) for part in zip(*rows, strict=True))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import repeat
 from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
@@ -22,8 +23,8 @@ from lowkey.federation.records import (
     ToMember,
 )
 from lowkey.federation.schemes import Scheme
-from lowkey.privacy import ClientLedger, Measurement, Policy, Terms, flip_coin
-from lowkey.protocols import BatchTrainer, Keys, LocalUpdate, Operator, Trainer
+from lowkey.privacy import Bounded, ClientLedger, Measurement, Policy, Terms, flip_coin
+from lowkey.protocols import BatchTrainer, Keys, LocalUpdate, Operator, PersonTrainer, Trainer
 from lowkey.rng import BitSource, OSSecrets, Secrets, generator
 from lowkey.secagg import (
     Delivery,
@@ -42,7 +43,7 @@ from lowkey.timing import StageClock
 from lowkey.types import ClientId, FloatArray, Words
 
 _LONGEST = 2000  # characters of a reason
-_Measured: TypeAlias = tuple[Measurement, float]
+_Measured: TypeAlias = tuple[Measurement | Bounded, float]
 
 
 class _Asked(NamedTuple):
@@ -229,9 +230,13 @@ class Client:
         measured: dict[ClientId, _Measured | CannotContribute] = {}
         scheme = self.scheme.at(number)
         self.attendance.tried += len(asked)
-        for one, trained in zip(asked, self._train(asked, number), strict=True):
+        by_person = scheme.privacy.by_person
+        for one, trained in zip(asked, repeat(None) if by_person else self._train(asked, number), strict=not by_person):
             client = one.state.client
             try:
+                if trained is None:
+                    measured[client] = self._sum_of_persons(one, scheme, operator), 1.0
+                    continue
                 if isinstance(trained, Exception):
                     self.clock.enter("train", client)
                     raise trained
@@ -248,6 +253,27 @@ class Client:
                 measured[client] = CannotContribute(self.attendance.excuses[-1])
                 measured[client].__cause__ = error  # type: ignore[union-attr]
         return measured
+
+    def _sum_of_persons(self, asked: _Asked, scheme: Scheme, operator: Operator) -> Bounded:
+        """The compressed updates of this client's persons, each bounded by itself, added up block after block."""
+        client, request, trainer = asked.state.client, asked.request, self.trainer
+        if not isinstance(trainer, PersonTrainer):
+            raise InvalidInput(
+                f"privacy.unit is 'person', and a {type(trainer).__name__} does not tell persons apart; give it a "
+                "method train_persons"
+            )
+        rng = generator(self.scheme.seed, "local training", request.round, client)
+        with self.clock.stage("train", client):
+            return scheme.privacy.sum_of_persons(
+                (
+                    Measurement(operator.forward(update[scheme.part]))
+                    for block in trainer.train_persons(cast(FloatArray, request.weights), client, rng)
+                    for update in block
+                ),
+                length=operator.num_measurements,
+                clip_norm=request.clip_norm,
+                source=asked.source,
+            )
 
     def _train(self, asked: Sequence[_Asked], number: int) -> Iterator[LocalUpdate | Exception]:
         """What each client has learned, or the excuse of one that could not train."""

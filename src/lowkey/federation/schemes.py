@@ -150,6 +150,8 @@ class Scheme:
             codec=describe(CODECS.name_of(type(self.codec)), self.codec),
             public_seed=self.seed,
             model_size=num_coordinates,
+            unit=promise.unit,
+            persons=promise.persons,
         )
 
     @staticmethod
@@ -209,6 +211,11 @@ class Scheme:
                 raise InvalidInput(
                     f"schedule.calibration is {calibration}, but the model has no slope and intercept; set it to 0, or "
                     "use lowkey.RiskHead"
+                )
+            if settings is not None and settings.unit == "person":
+                raise InvalidInput(
+                    "schedule.calibration adds up what clients know of slope and intercept; with privacy.unit = "
+                    "'person' set it to 0"
                 )
             if rounds is None or rounds <= calibration + bool(shape.centre):
                 raise InvalidInput(

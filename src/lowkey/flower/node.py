@@ -42,7 +42,7 @@ from lowkey.flower.nodes import Greeting, note_version, sign_introduction
 from lowkey.flower.sizes import from_numbers, shape_of_app, to_numbers
 from lowkey.flower.wire import read_request, write_reply
 from lowkey.privacy import ClientLedger
-from lowkey.protocols import LocalUpdate, ModelShape, Trainer
+from lowkey.protocols import LocalUpdate, ModelShape, PersonTrainer, Trainer
 from lowkey.rng import OSSecrets, ReplaySecrets, Secrets
 from lowkey.secagg import MemberState, decode, encode
 from lowkey.tasks import NodeSettings, client_of
@@ -265,14 +265,14 @@ class _LateTrainer:
         del threads
 
     def train(self, weights: FloatArray, client: ClientId, rng: np.random.Generator) -> LocalUpdate:
-        try:
-            return self._train(weights, client, rng)
-        except (Exception, KeyboardInterrupt):
-            raise
-        except BaseException as error:  # of a library that gives up in its own way, or of a loader that ends Python
-            raise CannotContribute(f"{type(error).__name__}: {explain(error)}") from error
+        with _excusing():
+            return self._made(weights, client).train(weights, client, rng)
 
-    def _train(self, weights: FloatArray, client: ClientId, rng: np.random.Generator) -> LocalUpdate:
+    def train_persons(self, weights: FloatArray, client: ClientId, rng: np.random.Generator) -> Iterator[FloatArray]:
+        with _excusing():
+            yield from cast(PersonTrainer, self._made(weights, client)).train_persons(weights, client, rng)
+
+    def _made(self, weights: FloatArray, client: ClientId) -> Trainer:
         from lowkey.experiments import trainer_of
 
         task, study = self._config.find_task(), self._config.study
@@ -280,7 +280,18 @@ class _LateTrainer:
         trainer: Trainer = trainer_of(self._config, task.model(study), datasets)
         if trainer.num_coordinates != weights.size:
             raise InvalidInput(f"the model has {trainer.num_coordinates} parameters; the server sent {weights.size}")
-        return trainer.train(weights, client, rng)
+        return trainer
+
+
+@contextmanager
+def _excusing() -> Iterator[None]:
+    """Excuse a client whose library gives up in its own way, or whose loader ends Python."""
+    try:
+        yield
+    except (Exception, KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:
+        raise CannotContribute(f"{type(error).__name__}: {explain(error)}") from error
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from lowkey.errors import CannotContribute, InvalidInput
 
 Examples: TypeAlias = Any
 """A pair (inputs, targets) of arrays or tensors, whose inputs may be a SciPy sparse array of rows, or a map-style
-``torch.utils.data.Dataset`` of such pairs."""
+``torch.utils.data.Dataset`` of such pairs. A third part, where there is one, says which person each row is about."""
 
 
 class ClientDatasets(Protocol):
@@ -41,7 +41,7 @@ def as_rows(examples: Examples, device: str = "cpu") -> tuple[Any, Tensor]:
 
     Real numbers become float32 and whole targets int64, which models and losses expect, whatever type they come in.
     """
-    inputs, targets = _pair(examples)
+    inputs, targets, _ = _parts(examples)
     labels = _tensor(targets, device)
     if not labels.is_floating_point():
         labels = labels.long()
@@ -50,10 +50,45 @@ def as_rows(examples: Examples, device: str = "cpu") -> tuple[Any, Tensor]:
 
 def as_arrays(examples: Examples) -> tuple[Any, NDArray[Any]]:
     """The same as NumPy arrays, for computations without PyTorch; sparse inputs stay a SciPy array."""
-    inputs, targets = _pair(examples)
+    inputs, targets, _ = _parts(examples)
     if not _is_sparse(inputs):
         inputs = np.asarray(inputs, np.float32)
     return inputs, np.asarray(targets)
+
+
+class Persons(NamedTuple):
+    """Rows in the order of their persons: person p has ``rows[starts[p]:starts[p + 1]]``."""
+
+    rows: NDArray[np.intp]
+    starts: NDArray[np.intp]
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def blocks(self, size: int) -> list[Persons]:
+        """The same persons, as many together as have ``size`` rows at most, but at least one."""
+        found, first = [], 0
+        while first < (count := len(self.starts) - 1):
+            last = int(np.searchsorted(self.starts, self.starts[first] + size, side="right")) - 1
+            last = min(max(last, first + 1), count)
+            starts = self.starts[first : last + 1]
+            found.append(Persons(self.rows[starts[0] : starts[-1]], starts - starts[0]))
+            first = last
+        return found
+
+
+def persons_of(examples: Examples, *, by_row: bool) -> Persons:
+    """Which rows belong together; each stands alone if ``by_row`` is true, whatever ids there are."""
+    _, targets, ids = _parts(examples)
+    if by_row:
+        return Persons(np.arange(len(targets)), np.arange(len(targets) + 1))
+    if ids is None:
+        raise InvalidInput(
+            "privacy.unit is 'person', but the data does not say which rows are about one person; give (inputs, "
+            "targets, person ids), or let every row count by itself, and say what it is: privacy.row = 'admission'"
+        )
+    _, person, counts = np.unique(np.asarray(ids), return_inverse=True, return_counts=True)
+    return Persons(np.argsort(person, kind="stable"), np.concatenate([[0], np.cumsum(counts)]))
 
 
 def dense(inputs: Any, device: str = "cpu") -> Tensor:
@@ -94,7 +129,8 @@ def _is_sparse(part: Any) -> bool:
     return bool(scipy.sparse.issparse(part))
 
 
-def _pair(examples: Examples) -> tuple[Any, Any]:
+def _parts(examples: Examples) -> tuple[Any, Any, Any]:
+    """Inputs, targets, and person ids or None."""
     if isinstance(examples, DataLoader):
         raise InvalidInput("a dataset is a DataLoader, which makes its own batches; pass its .dataset")
     if not isinstance(examples, (tuple, list)):
@@ -103,12 +139,16 @@ def _pair(examples: Examples) -> tuple[Any, Any]:
         if len(examples) == 0:
             raise CannotContribute("its dataset is empty")
         examples = default_collate([examples[i] for i in range(len(examples))])  # type: ignore[index]
-    if len(examples) != 2:
-        raise InvalidInput(f"a dataset must give inputs and targets, not {len(examples)} parts")
-    inputs, targets = examples
+    if len(examples) not in (2, 3):
+        raise InvalidInput(
+            f"a dataset must give inputs and targets, not {len(examples)} parts; a third may say whose each row is"
+        )
+    inputs, targets, ids = (*examples, None)[:3]
     count = inputs.shape[0] if _is_sparse(inputs) else len(inputs)
     if count != len(targets):
         raise InvalidInput(f"the dataset has {count} inputs but {len(targets)} targets; they must match")
+    if ids is not None and len(ids) != count:
+        raise InvalidInput(f"the dataset has {count} rows but {len(ids)} person ids; they must match")
     if count == 0:
         raise CannotContribute("its dataset is empty")
-    return (inputs.tocsr() if _is_sparse(inputs) else inputs), targets
+    return (inputs.tocsr() if _is_sparse(inputs) else inputs), targets, ids

@@ -11,7 +11,7 @@ the same bits whoever is in its batch.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -26,7 +26,7 @@ from torch import nn
 
 from lowkey import checks
 from lowkey.errors import CannotContribute, InvalidInput
-from lowkey.learning.datasets import ClientDatasets, as_arrays
+from lowkey.learning.datasets import ClientDatasets, as_arrays, persons_of
 from lowkey.learning.flat import layer_sizes
 from lowkey.learning.metrics import line_moments, line_of_moments, logistic_loss
 from lowkey.learning.models import SparseLinear
@@ -34,6 +34,8 @@ from lowkey.learning.objective import CLASSIFICATION, Objective, require_labels
 from lowkey.learning.settings import FullGradient
 from lowkey.protocols import LocalUpdate, ModelShape
 from lowkey.types import ClientId, FloatArray
+
+_BLOCK = 2**20  # numbers of the updates of persons that are held at once
 
 
 class LinearHead(SparseLinear):
@@ -161,6 +163,8 @@ class HeadTrainer:
         Steps, rate and penalty.
     objective : Objective
         Its loss must be cross-entropy, or the logistic loss for one output.
+    by_row : bool
+        Whether ``train_persons`` takes every row for a person, whatever ids there are.
     """
 
     def __init__(
@@ -170,6 +174,7 @@ class HeadTrainer:
         training: FullGradient,
         *,
         objective: Objective = CLASSIFICATION,
+        by_row: bool = False,
     ) -> None:
         fitting = logistic_loss if head.out_features == 1 else F.cross_entropy
         if objective.loss is not fitting:
@@ -177,7 +182,7 @@ class HeadTrainer:
                 f"a head with {head.out_features} output(s) is trained by {fitting.__name__}, but the objective has "
                 f"the loss {getattr(objective.loss, '__name__', objective.loss)!r}; train it by LocalSGD instead"
             )
-        self._clients, self._training, self._choice = clients, training, objective.choice
+        self._clients, self._training, self._choice, self._by_row = clients, training, objective.choice, by_row
         self._features, self._outputs, self._bias = head.in_features, head.out_features, head.bias is not None
         shape = model_shape(head)
         self._centre, self._constant = shape.centre, getattr(head, "constant", 0.0)
@@ -225,6 +230,34 @@ class HeadTrainer:
                             update = np.concatenate([update, self._moments(weights, inputs, targets, self._start)])
                         results[place] = LocalUpdate(update, count)
         return results  # type: ignore[return-value]
+
+    def train_persons(self, weights: FloatArray, client: ClientId, rng: np.random.Generator) -> Iterator[FloatArray]:
+        """Minus the rate times the gradient of each person's loss, summed over its rows; see :class:`PersonTrainer`."""
+        if self._centre:
+            raise InvalidInput("a head with a centre learns the mean of clients, not of persons; use a LinearHead")
+        examples = self._clients[client]
+        inputs, targets = as_arrays(examples)
+        if not scipy.sparse.issparse(inputs):
+            inputs = inputs.reshape(len(targets), -1)
+        if inputs.shape[1] != self._features:
+            raise InvalidInput(f"an example has {inputs.shape[1]} numbers; the head takes {self._features}")
+        sparse, (W, b) = scipy.sparse.issparse(inputs), self._split(weights[: self._size])
+        size = self._outputs * self._features
+        for persons in persons_of(examples, by_row=self._by_row).blocks(max(1, _BLOCK // self._size)):
+            rows, labels = inputs[persons.rows], targets[persons.rows]
+            known = np.isin(labels, np.arange(max(2, self._outputs)))
+            scores = (rows @ W.T if b is None else rows @ W.T + b).reshape(-1, self._outputs)
+            gradients = self._gradients(scores[None], np.where(known, labels, 0).astype(np.intp)[None])[0]
+            moved = np.where(known[:, None], np.float32(-self._training.learning_rate) * gradients, np.float32("nan"))
+            updates = np.zeros((len(persons), self.num_coordinates), np.float32)
+            for output in range(self._outputs):  # a row of the left matrix has the moves of one person
+                places = np.arange(len(labels))
+                left = scipy.sparse.csr_array((moved[:, output], places, persons.starts), (len(persons), len(labels)))
+                columns = slice(output * self._features, (output + 1) * self._features)
+                updates[:, columns] = (left @ rows).toarray() if sparse else left @ rows
+                if self._bias:
+                    updates[:, size + output] = left.sum(axis=1)
+            yield updates
 
     def _examples(
         self, client: ClientId, rng_of: Callable[[ClientId], np.random.Generator]
@@ -335,16 +368,23 @@ class HeadTrainer:
         return now - weights
 
     def _residuals(self, scores: FloatArray, targets: NDArray[np.intp]) -> FloatArray:
-        """Predicted minus true classes over the number of examples: the gradient of the mean loss by the scores."""
+        """The gradient of the mean loss by the scores."""
+        gradients = self._gradients(scores, targets)
+        gradients *= self._weights(targets)
+        return gradients
+
+    def _gradients(self, scores: FloatArray, targets: NDArray[np.intp]) -> FloatArray:
+        """Predicted minus true classes, positives times their weight: the gradient of each example's loss."""
         predicted: FloatArray
         if self._outputs == 1:
             predicted = scipy.special.expit(scores)
             predicted -= targets[..., None].astype(np.float32)
+            if self._training.positive_weight != 1.0:
+                predicted *= np.where(targets[..., None] > 0, np.float32(self._training.positive_weight), np.float32(1))
         else:
             predicted = np.exp(scores - scores.max(-1, keepdims=True))
             predicted /= predicted.sum(-1, keepdims=True)
             predicted -= targets[..., None] == np.arange(self._outputs)
-        predicted *= self._weights(targets)
         return predicted
 
     def _weights(self, targets: NDArray[np.intp]) -> FloatArray | np.float32:

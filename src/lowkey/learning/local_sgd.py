@@ -10,12 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from lowkey.errors import InvalidInput
-from lowkey.learning.datasets import ClientDatasets, as_rows, dense
+from lowkey.learning.datasets import ClientDatasets, as_rows, dense, persons_of
 from lowkey.learning.flat import FlatModel, layer_sizes, require_fixed_buffers
 from lowkey.learning.objective import CLASSIFICATION, Objective
 from lowkey.learning.settings import LocalSGD
 from lowkey.protocols import LocalUpdate
 from lowkey.types import ClientId, FloatArray
+
+_BLOCK = 2**24  # numbers of the gradients of rows that are held at once
 
 
 class TorchTrainer:
@@ -33,6 +35,8 @@ class TorchTrainer:
         Loss, and which examples a round uses; by default cross-entropy on all examples.
     device : str
         Where to compute, such as "cpu" or "cuda".
+    by_row : bool
+        Whether ``train_persons`` takes every row for a person, whatever ids there are.
     """
 
     def __init__(
@@ -43,6 +47,7 @@ class TorchTrainer:
         *,
         objective: Objective = CLASSIFICATION,
         device: str = "cpu",
+        by_row: bool = False,
     ) -> None:
         require_fixed_buffers(module)
         if not hasattr(clients, "__len__") or not hasattr(clients, "__getitem__"):
@@ -51,6 +56,7 @@ class TorchTrainer:
                 "its number: pass a list"
             )
         self._module, self._clients, self._sgd, self._objective, self._device = module, clients, sgd, objective, device
+        self._by_row = by_row
         self._model: FlatModel | None = None  # made on first use, since each worker process has its own
         self.num_clients = len(clients)
         self.num_coordinates = sum(layer_sizes(module))
@@ -66,9 +72,7 @@ class TorchTrainer:
         CannotContribute
             When the client has no data, or lacks examples of one class that it must balance.
         """
-        if self._model is None:
-            self._model = FlatModel(self._module, self._device)
-        model = self._model
+        model = self._flat
         try:
             inputs, targets = as_rows(self._clients[client], self._device)
         except InvalidInput as error:
@@ -97,6 +101,51 @@ class TorchTrainer:
         model.require_unchanged_buffers()
         update = model.vector.cpu().numpy() - weights
         return LocalUpdate(update, num_examples)
+
+    def train_persons(self, weights: FloatArray, client: ClientId, rng: np.random.Generator) -> Iterator[FloatArray]:
+        """Minus the rate times the gradient of each person's loss, summed over its rows; see :class:`PersonTrainer`.
+
+        The loss of a row is that of a batch of this row alone.
+        """
+        model, examples = self._flat, self._clients[client]
+        inputs, targets = as_rows(examples, self._device)
+        model.load(weights)
+        model.module.train()
+        parameters = {name: p.detach() for name, p in model.module.named_parameters()}
+        learned = {name for name, p in model.module.named_parameters() if p.requires_grad}
+        fixed = {name: p for name, p in parameters.items() if name not in learned} | dict(model.module.named_buffers())
+
+        def loss(chosen: dict[str, Tensor], row: Tensor, target: Tensor) -> Tensor:
+            outputs = torch.func.functional_call(model.module, chosen | fixed, (row[None],))
+            return self._objective.loss(outputs, target[None])
+
+        one_by_one = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0), randomness="different")
+        start = {name: parameters[name] for name in parameters if name in learned}
+        seed, at_once = int(rng.integers(2**63)), max(1, _BLOCK // self.num_coordinates)
+        with torch.no_grad():
+            largest = self._objective.largest_label(model.module.eval()(dense(inputs[:1], self._device)))
+            model.module.train()
+        for number, persons in enumerate(persons_of(examples, by_row=self._by_row).blocks(at_once)):
+            rows, labels = dense(inputs[persons.rows], self._device), targets[torch.from_numpy(persons.rows)]
+            known = torch.ones(len(labels), dtype=torch.bool) if largest is None else _known(labels, largest)
+            with _seeded((seed + number) % 2**63, self._device):
+                gradients = one_by_one(start, rows, torch.where(known, labels, torch.zeros_like(labels)))
+            each = torch.cat([gradients[name].reshape(len(rows), -1) for name in start], 1)
+            each[~known] = torch.nan
+            updates = np.add.reduceat(each.cpu().numpy(), persons.starts[:-1], axis=0)
+            yield np.float32(-self._sgd.learning_rate) * updates
+        model.require_unchanged_buffers()
+
+    @property
+    def _flat(self) -> FlatModel:
+        if self._model is None:
+            self._model = FlatModel(self._module, self._device)
+        return self._model
+
+
+def _known(labels: Tensor, largest: int) -> Tensor:
+    """Which labels lie in 0 … ``largest``."""
+    return (labels >= 0) & (labels <= largest) & (labels == labels.round())
 
 
 @contextmanager

@@ -39,10 +39,15 @@ class Objective:
 
     def check(self, outputs: Tensor, targets: Tensor) -> None:
         """Refuse labels that no class of the model has; a loss of your own must check its labels itself."""
-        if self.loss is F.cross_entropy and outputs.ndim == 2 and not targets.is_floating_point():
-            require_labels(targets.numpy(force=True), outputs.shape[1] - 1)
-        elif self.loss is logistic_loss:
-            require_labels(targets.numpy(force=True), 1)
+        largest = self.largest_label(outputs)
+        if largest is not None and (self.loss is logistic_loss or not targets.is_floating_point()):
+            require_labels(targets.numpy(force=True), largest)
+
+    def largest_label(self, outputs: Tensor) -> int | None:
+        """The last class of a model with such outputs; None for a loss whose labels may be anything."""
+        if self.loss is logistic_loss:
+            return 1
+        return outputs.shape[1] - 1 if self.loss is F.cross_entropy and outputs.ndim == 2 else None
 
 
 def require_labels(targets: NDArray[Any], largest: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from torch import nn
 
 from lowkey.errors import InvalidInput
@@ -32,6 +34,7 @@ def make_trainer(
     *,
     objective: Objective = CLASSIFICATION,
     device: str = "cpu",
+    persons_by: Literal["ids", "rows"] | None = None,
 ) -> Trainer:
     """The trainer that does what the settings say.
 
@@ -47,16 +50,25 @@ def make_trainer(
         Loss, and which examples a round uses.
     device : str
         Where to compute; heads are trained on the CPU.
+    persons_by : {"ids", "rows"} or None
+        For privacy of persons: by what they are told apart. None where clients are protected.
     """
+    if persons_by is not None:
+        training.require_persons()
+        if objective.choice is not None:
+            raise InvalidInput(
+                "the objective chooses among a client's examples, so that one person's part depends on others; with "
+                "privacy.unit = 'person', give one without a choice (the hospital task has one for model.kind = 'head')"
+            )
     if isinstance(training, LocalSGD):
         if isinstance(module, CentredHead | RiskHead):
             raise InvalidInput(
                 f"a {type(module).__name__} has parts that SGD does not learn; train it by 'full-gradient'"
             )
-        return TorchTrainer(module, clients, training, objective=objective, device=device)
+        return TorchTrainer(module, clients, training, objective=objective, device=device, by_row=persons_by == "rows")
     if not isinstance(module, LinearHead):
         raise InvalidInput(
             f"the model is a {type(module).__name__}, and training by 'full-gradient' is for a LinearHead; "
             "train it by 'sgd', with a batch size as large as the largest client"
         )
-    return HeadTrainer(module, clients, training, objective=objective)
+    return HeadTrainer(module, clients, training, objective=objective, by_row=persons_by == "rows")

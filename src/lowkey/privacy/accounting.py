@@ -105,6 +105,11 @@ def _count(events: Iterable[Event], delta: float) -> Counted:
             "rounds accounted for zeroing one client and for replacing one client cannot be added up: their ε are "
             "about different neighbours; keep one adjacency for one population"
         )
+    if len(units := {event.unit for event in merged}) > 1:
+        raise InvalidInput(
+            f"rounds that protect different units ({', '.join(sorted(units))}) cannot be added up; keep one unit for "
+            "one population, or one ledger for each"
+        )
     return tuple(sorted(merged.items(), key=str))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
@@ -10,7 +11,7 @@ import numpy as np
 from lowkey import checks
 from lowkey.errors import CannotContribute, InvalidInput
 from lowkey.privacy.events import Event
-from lowkey.privacy.records import Measurement, Noised, Open, WireFormat
+from lowkey.privacy.records import Bounded, Measurement, Noised, Open, WireFormat
 from lowkey.privacy.sampling import Sampling
 from lowkey.privacy.shares import NoiseShares
 from lowkey.rng import BitSource
@@ -35,6 +36,8 @@ class Promise(NamedTuple):
     clip_rule: str
     delta: float
     shares: NoiseShares
+    unit: str = "client"
+    persons: int | None = None
 
 
 class Privacy(Protocol):
@@ -81,6 +84,11 @@ class Privacy(Protocol):
         """Bits of a number on the wire; None for float32."""
         ...
 
+    @property
+    def by_person(self) -> bool:
+        """Whether clients bound what each of their persons adds, and not what they add themselves."""
+        ...
+
     def require_clip(self, clip_norm: float | None) -> None:
         """Refuse a clip norm that is not the agreed one; called for every member, whether it contributes or not."""
         ...
@@ -89,10 +97,16 @@ class Privacy(Protocol):
         """What a vector looks like on the wire."""
         ...
 
+    def sum_of_persons(
+        self, measurements: Iterable[Measurement], *, length: int, clip_norm: float | None, source: BitSource
+    ) -> Bounded:
+        """The persons of a client, each bounded by itself and then added up; where persons are protected."""
+        ...
+
     def protect(
-        self, measurement: Measurement | None, *, length: int, clip_norm: float | None, source: BitSource
+        self, measurement: Measurement | Bounded | None, *, length: int, clip_norm: float | None, source: BitSource
     ) -> Open | Noised:
-        """What a client sends for its measurement, or for no measurement."""
+        """What a client sends for its measurement, for the sum of its persons, or for no measurement."""
         ...
 
     def norm_bound(self, num_measurements: int) -> NormBound | None:
@@ -135,6 +149,7 @@ class NoPrivacy:
     delta: float = field(default=0.0, init=False)
     max_contributions: None = field(default=None, init=False)
     bits: None = field(default=None, init=False)
+    by_person: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         checks.at_least("federation.min_clients", self.min_survivors, 1)
@@ -151,10 +166,15 @@ class NoPrivacy:
     def wire(self, num_measurements: int) -> WireFormat:
         return WireFormat(bits=None, length=num_measurements)
 
+    def sum_of_persons(
+        self, measurements: Iterable[Measurement], *, length: int, clip_norm: float | None, source: BitSource
+    ) -> Bounded:
+        raise InvalidInput("nothing is bounded in a scheme without privacy, so that persons are not told apart")
+
     def protect(
-        self, measurement: Measurement | None, *, length: int, clip_norm: float | None, source: BitSource
+        self, measurement: Measurement | Bounded | None, *, length: int, clip_norm: float | None, source: BitSource
     ) -> Open:
-        if measurement is None:
+        if not isinstance(measurement, Measurement):
             raise CannotContribute("it has nothing to send, and a scheme without privacy cannot hide that")
         checks.vector_of("the measurement", measurement.value, length)
         checks.finite("update", measurement.value)

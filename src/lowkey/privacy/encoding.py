@@ -115,6 +115,9 @@ class Encoding:
         Adds one coordinate in which contributors vote whether they were inside the clip norm.
     normalise : bool
         Whether shorter measurements are made as long as the clip norm.
+    persons : int or None
+        How many bounded measurements a sum must have room for, where members add up those of their persons. None: one
+        of each member.
 
     Guarantees
     ----------
@@ -129,6 +132,7 @@ class Encoding:
     bits: int = 20
     adaptive: AdaptiveClip | None = None
     normalise: bool = False
+    persons: int | None = None
 
     def __post_init__(self) -> None:
         checks.at_least("length", self.length, 1)
@@ -138,12 +142,14 @@ class Encoding:
         checks.not_negative("privacy.noise_multiplier", self.noise_multiplier)
         if self.bits not in _COARSENESS:
             raise InvalidInput(f"privacy.bits is {self.bits}; it must be one of {', '.join(map(str, _COARSENESS))}")
-        finer = "raise privacy.bits" if self.bits < max(_COARSENESS) else "raise the noise, or lower the members"
+        fewer = "members" if self.persons is None else "persons (privacy.persons)"
+        finer = "raise privacy.bits" if self.bits < max(_COARSENESS) else f"raise the noise, or lower the {fewer}"
+        of_persons = "" if self.persons is None else f" with {self.persons} persons"
         enough = max(1, self.vote, min(self.sensitivity, _SPIKE * self.norm / math.sqrt(self.length)))
         if self.largest < enough:
             raise InvalidInput(
                 f"{self.bits} bits leave room for coordinates up to {self.largest} grid steps beside the noise of "
-                f"{self.members} members; {math.ceil(enough)} are needed: {finer}"
+                f"{self.members} members{of_persons}; {math.ceil(enough)} are needed: {finer}"
             )
 
     @cached_property
@@ -187,9 +193,9 @@ class Encoding:
 
     @cached_property
     def largest(self) -> int:
-        """X_max, the limit that coordinates are clamped to, so that the sum of all members does not wrap."""
+        """X_max, the limit that coordinates are clamped to, so that the sum of all members or persons does not wrap."""
         room = (1 << self.bits - 1) - 1 - _TAIL * self.total_std(self.members)
-        return math.floor(room / self.members)
+        return math.floor(room / (self.persons or self.members))
 
     def step(self, clip_norm: float) -> float:
         """γ, the real number that one grid step stands for."""

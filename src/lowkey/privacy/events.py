@@ -12,7 +12,6 @@ from lowkey.errors import InvalidInput
 
 EventKind: TypeAlias = Literal["poisson", "fixed"]
 Adjacency: TypeAlias = Literal["zero-out", "replace-one"]
-Unit: TypeAlias = Literal["client"]
 SMALLEST_DELTA = 1e-12
 
 
@@ -38,8 +37,8 @@ class Event:
         κ, how many honest shares of noise the multiplier rests on; recorded only, ε does not depend on it.
     count : int
         How many rounds.
-    unit : Unit
-        What is protected: one "client" with all its data.
+    unit : str
+        What is protected, in one word: a "client" with all its data, a "person" at the clients, or a row of their data.
     adjacency : Adjacency
         "zero-out" (the client's contribution becomes zeros; sensitivity S) or "replace-one" (it becomes any other;
         sensitivity 2S). Cohorts of a fixed size have only the second: there a drawn client displaces another.
@@ -53,14 +52,16 @@ class Event:
     roster: int | None = None
     honest: int | None = None
     count: int = 1
-    unit: Unit = "client"
+    unit: str = "client"
     adjacency: Adjacency = "zero-out"
 
     def __post_init__(self) -> None:
-        for name, allowed in (("kind", EventKind), ("unit", Unit), ("adjacency", Adjacency)):
+        for name, allowed in (("kind", EventKind), ("adjacency", Adjacency)):
             if getattr(self, name) not in get_args(allowed):
                 options = " or ".join(map(repr, get_args(allowed)))
                 raise InvalidInput(f"event {name} is {getattr(self, name)!r}; it must be {options}")
+        if not isinstance(self.unit, str) or not self.unit.isalpha():
+            raise InvalidInput(f"event unit is {self.unit!r}; it must be one word, such as 'client'")
         for name in ("noise_multiplier", "sampling_probability", "coin"):
             _number(name, getattr(self, name), int | float)
         for name in ("population", "roster", "honest", "count"):
@@ -139,11 +140,11 @@ def require_delta(delta: float, name: str = "delta") -> None:
         )
 
 
-def require_small_delta(delta: float, population: int, *, allow_large: bool = False) -> None:
-    """Refuse a δ that would call it private to publish one of ``population`` clients at random."""
+def require_small_delta(delta: float, population: int, *, unit: str = "client", allow_large: bool = False) -> None:
+    """Refuse a δ that would call it private to publish one of ``population`` clients, or other units, at random."""
     require_delta(delta, "privacy.delta")
     if delta >= 1 / population and not allow_large:
         raise InvalidInput(
-            f"privacy.delta is {delta:g}; with {population} clients it must be below {1 / population:g}, or publishing "
-            "one client at random would count as private"
+            f"privacy.delta is {delta:g}; with {population} {unit}s it must be below {1 / population:g}, or publishing "
+            f"one {unit} at random would count as private"
         )

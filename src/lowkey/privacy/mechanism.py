@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
@@ -15,7 +16,7 @@ from lowkey.privacy.adaptive import AdaptiveClip
 from lowkey.privacy.contract import Mean, Promise
 from lowkey.privacy.encoding import Encoding, noisy_square
 from lowkey.privacy.events import Event, require_small_delta
-from lowkey.privacy.records import Measurement, Noised, WireFormat
+from lowkey.privacy.records import Bounded, Measurement, Noised, WireFormat
 from lowkey.privacy.sampling import Sampling
 from lowkey.privacy.settings import LARGEST_CLIP, ClientPrivacy
 from lowkey.privacy.shares import NoiseShares, noise_shares
@@ -32,7 +33,7 @@ _VOTES = 20  # expected contributors over the noise of their votes, where the cl
 
 @dataclass(frozen=True, kw_only=True)
 class ClientMechanism:
-    """Client-level privacy for a population of clients, as its settings say.
+    """Privacy for a population of clients, or for the persons at them, as its settings say.
 
     Parameters
     ----------
@@ -43,10 +44,10 @@ class ClientMechanism:
 
     Guarantees
     ----------
-    Unit: one client with all its data. A released sum carries the noise of at least ``shares.honest`` members that
-    neither dropped out nor collude: discrete Gaussian noise of standard deviation at least z times the largest change
-    that one client can make to it (its contribution present or replaced by zeros). ``event`` says what that costs
-    people who see released models but not who took part; see docs/guarantees.md.
+    Unit: one client with all its data, or one person at a client. A released sum carries the noise of at least
+    ``shares.honest`` members that neither dropped out nor collude: discrete Gaussian noise of standard deviation at
+    least z times the largest change that one unit can make to it (its contribution present or replaced by zeros).
+    ``event`` says what that costs people who see released models but not who took part; see docs/guarantees.md.
     """
 
     settings: ClientPrivacy
@@ -57,7 +58,13 @@ class ClientMechanism:
         open_choices = "auto" in (self.settings.noise_multiplier, self.settings.max_contributions)
         if open_choices or self.settings.bits is None:
             raise InvalidInput("the privacy settings have open choices; call ClientPrivacy.resolve first")
-        require_small_delta(self.settings.delta, self.sampling.population)
+        settings = self.settings
+        require_small_delta(settings.delta, settings.persons or self.sampling.population, unit=settings.protected)
+        if self.by_person and self.sampling.mode != "all":
+            raise InvalidInput(
+                f"privacy.unit is 'person', where every client takes part in every round, but sampling is "
+                f"{self.sampling.mode!r}; set federation.cohort to federation.clients, {self.sampling.population}"
+            )
         _ = self.shares  # refuses settings that leave no honest share of noise
         _ = self.norm_bound(1)  # fails before a run where libsodium is missing
         if self.adaptive is not None and self.noise_multiplier > 0:
@@ -86,6 +93,15 @@ class ClientMechanism:
     @property
     def bits(self) -> int:
         return cast(int, self.settings.bits)
+
+    @property
+    def by_person(self) -> bool:
+        return self.settings.unit == "person"
+
+    @property
+    def contributors(self) -> float:
+        """The public number by which sums are divided: persons, or expected clients."""
+        return self.settings.persons or self.sampling.expected_size
 
     @property
     def max_contributions(self) -> int | None:
@@ -119,6 +135,7 @@ class ClientMechanism:
                 bits=self.bits,
                 adaptive=self.adaptive,
                 normalise=self.settings.clip == "normalise",
+                persons=self.settings.persons,
             )
         return self._encodings[num_measurements]
 
@@ -136,15 +153,44 @@ class ClientMechanism:
     def wire(self, num_measurements: int) -> WireFormat:
         return WireFormat(bits=self.bits, length=self.encoding(num_measurements).wire_length)
 
+    def sum_of_persons(
+        self, measurements: Iterable[Measurement], *, length: int, clip_norm: float | None, source: BitSource
+    ) -> Bounded:
+        """The sum of persons modulo 2^32, each of them clipped or normalised and rounded by itself.
+
+        Guarantees
+        ----------
+        Without one of the measurements the sum differs by a vector of at most ``l2_bound``, in exact integers. One that
+        holds NaN or infinity counts as zeros, and no other is changed by it.
+        """
+        encoding = self.encoding(length)
+        total = encoding.zeros()
+        for measurement in measurements:
+            total.value[:] += self.bound(encoding, measurement, clip_norm, source).value
+        return total
+
+    def bound(
+        self, encoding: Encoding, measurement: Measurement, clip_norm: float | None, source: BitSource
+    ) -> Bounded:
+        """One client's or person's part in the sum."""
+        if clip_norm is None:
+            raise InvalidInput("the request has no clip norm, which a private scheme needs")
+        return encoding.bound(measurement, clip_norm, source)
+
     def protect(
-        self, measurement: Measurement | None, *, length: int, clip_norm: float | None, source: BitSource
+        self, measurement: Measurement | Bounded | None, *, length: int, clip_norm: float | None, source: BitSource
     ) -> Noised:
         """Clip or normalise, round and add one share of noise; without a measurement, only the share."""
         if clip_norm is None:
             raise InvalidInput("the request has no clip norm, which a private scheme needs")
+        if self.by_person and isinstance(measurement, Measurement):
+            raise InvalidInput("a client's own update is not bounded by person; give the sum of its persons")
         encoding = self.encoding(length)
-        bounded = encoding.zeros() if measurement is None else encoding.bound(measurement, clip_norm, source)
-        return encoding.add_noise(bounded, source)
+        if measurement is None:
+            measurement = encoding.zeros()
+        elif isinstance(measurement, Measurement):
+            measurement = self.bound(encoding, measurement, clip_norm, source)
+        return encoding.add_noise(measurement, source)
 
     def norm_bound(self, num_measurements: int) -> NormBound | None:
         """Of a vector with one share of noise, which is longer with probability 2⁻⁶⁴; see ``privacy.proofs``."""
@@ -159,7 +205,7 @@ class ClientMechanism:
     def read_sum(
         self, total: FloatArray | Words, *, length: int, clip_norm: float | None, survivors: int, weight: float
     ) -> Mean:
-        """The sum over the public number of expected contributors.
+        """The sum over the public number of expected contributors, clients or persons.
 
         Guarantees
         ----------
@@ -169,7 +215,7 @@ class ClientMechanism:
         """
         if clip_norm is None:
             raise InvalidInput("a private sum cannot be read without the clip norm of its round")
-        encoding, words, expected = self.encoding(length), cast(Words, total), self.sampling.expected_size
+        encoding, words, expected = self.encoding(length), cast(Words, total), self.contributors
         self._require_plausible(encoding, words, survivors)
         decoded = encoding.decode(words, clip_norm)
         decoded /= np.float32(expected)
@@ -181,7 +227,8 @@ class ClientMechanism:
     def _require_plausible(self, encoding: Encoding, total: Words, survivors: int) -> None:
         """Refuse a sum that honest members can hardly make."""
         alarm = _FALSE_ALARM / 2
-        largest = encoding.sensitivity * min(survivors, most_contributors(self.sampling.expected_size, alarm))
+        most = self.settings.persons or min(survivors, most_contributors(self.sampling.expected_size, alarm))
+        largest = encoding.sensitivity * most
         if encoding.square(total) > noisy_square(largest, encoding.total_std(survivors), encoding.wire_length, alarm):
             raise RoundFailed(
                 "the sum is larger than honest members can make it, so it was not used, and its cost stays in the "
@@ -201,7 +248,8 @@ class ClientMechanism:
     def event(self) -> Event | None:
         if self.noise_multiplier == 0.0:
             return None
-        return self.sampling.event(self.noise_multiplier, honest=self.shares.honest)
+        event = self.sampling.event(self.noise_multiplier, honest=self.shares.honest)
+        return replace(event, unit=self.settings.protected)
 
     def promise(self) -> Promise:
         return Promise(
@@ -209,6 +257,8 @@ class ClientMechanism:
             clip_rule=f"{self.clip_norm!r}{self._rule}{self._proven}",
             delta=self.delta,
             shares=self.shares,
+            unit=self.settings.protected,
+            persons=self.settings.persons,
         )
 
 

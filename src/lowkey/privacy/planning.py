@@ -18,7 +18,7 @@ from lowkey.privacy.views import likely_participations, server_epsilon
 ENOUGH_SIGNAL = 0.1
 LITTLE_SIGNAL = (
     "a round shows little but noise, and only small server steps (server.rate) add up to something; consider more "
-    "clients, smaller m, or record-level DP"
+    "clients, smaller m, or privacy of persons (privacy.unit)"
 )
 
 _RATIOS = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)

@@ -27,6 +27,7 @@ _COMMENTS = {
     "max_participations": "attempts, over all apps and runs, that this client's data may enter",
     "max_epsilon": "over all apps and runs, towards the server",
     "delta": "of that ε, and the largest that terms may claim",
+    "unit": "whom every ε is about: a client as a whole, a person at it, or a row of its data",
 }
 
 
@@ -64,6 +65,8 @@ class Terms:
         How updates are compressed, and the seed of public choices.
     model_size : int
         n, the number of parameters of the model.
+    unit, persons : str, int or None
+        What is protected, in one word: a "client", a "person", or a row. The public number of persons or rows.
     """
 
     noise_multiplier: float
@@ -82,6 +85,8 @@ class Terms:
     codec: str
     public_seed: int
     model_size: int
+    unit: str = "client"
+    persons: int | None = None
 
     def __post_init__(self) -> None:
         checks.not_negative("noise_multiplier", self.noise_multiplier)
@@ -105,7 +110,7 @@ class Terms:
     def digest(self) -> bytes:
         """SHA-256 of the canonical JSON: equal for equal terms, on every machine."""
         text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"), allow_nan=False)
-        return hashlib.sha256(f"lowkey terms 2\n{text}".encode()).digest()
+        return hashlib.sha256(f"lowkey terms 3\n{text}".encode()).digest()
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -133,6 +138,8 @@ class Policy:
         Largest ε, over all runs, for a server that knows the rosters.
     delta : float
         δ of that ε, and the largest that terms may claim.
+    unit : str
+        Whom these bounds are about; terms that protect anything else are refused. A file without it means "client".
 
     Guarantees
     ----------
@@ -146,6 +153,7 @@ class Policy:
     max_participations: int
     max_epsilon: float
     delta: float
+    unit: str = "client"
 
     def __post_init__(self) -> None:
         checks.positive("min_noise_multiplier", self.min_noise_multiplier)
@@ -170,7 +178,7 @@ class Policy:
 
     def to_toml(self) -> str:
         """The text of a policy file, which :meth:`from_toml` reads."""
-        lines = [f"{name} = {value}" for name, value in {"format": FORMAT, **asdict(self)}.items()]
+        lines = [f"{name} = {json.dumps(value)}" for name, value in {"format": FORMAT, **asdict(self)}.items()]
         width = max(map(len, lines))
         notes = ["", *(f"  # {_COMMENTS[field.name]}" for field in fields(self))]
         return "".join(f"{line:{width if note else 0}}{note}\n" for line, note in zip(lines, notes, strict=True))
@@ -189,6 +197,10 @@ class Policy:
         ):
             if offered < least:
                 raise PolicyRefused(f"{name} is {offered}; this client takes no part below {least} ({bound})")
+        if terms.unit != self.unit:
+            raise PolicyRefused(
+                f"the terms protect a {terms.unit}; this client takes no part unless a {self.unit} is protected (unit)"
+            )
         one = server_epsilon(terms.noise_multiplier, 1, self.delta, coin=terms.coin)
         for name, offered, bound, most in (
             ("delta", terms.delta, "delta", self.delta),

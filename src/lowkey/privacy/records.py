@@ -26,7 +26,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Bounded:
-    """Integers whose Euclidean norm is at most ``l2_bound``. Private: never leaves the client."""
+    """Integers of which one client, or one person, makes at most a norm of ``l2_bound``. Never leaves the client."""
 
     value: NDArray[np.int32] = field(repr=False)
     l2_bound: float

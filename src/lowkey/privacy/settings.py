@@ -17,13 +17,22 @@ CENTRING_ATTEMPTS = 2  # the release itself, and one attempt that gives no sum
 
 @dataclass(frozen=True, kw_only=True)
 class ClientPrivacy:
-    """Client-level differential privacy. Changing anything here changes what is promised to clients.
+    """Differential privacy of clients, or of the persons at them. Changing anything here changes what is promised.
 
     Parameters
     ----------
+    unit : {"client", "person"}
+        Who is protected: a client with all its data, or each person at the clients, such as a hospital's patient. With
+        "person", a client bounds what each person adds, and adds up persons before it adds noise.
+    persons : int or None
+        With "person", the public number of persons at all clients together: sums are divided by it, δ must be below one
+        over it, and the wire has room for it. More persons than told change nothing about the bound.
+    row : str or None
+        With "person", where data has no person ids: what one row is, such as "admission". Every row then counts by
+        itself, and the promise speaks of it. None needs ids.
     clip_norm : float or None
-        S, the largest norm of one client's compressed update. With "normalise" it is 1 unless it is said, and only a
-        unit of the server's rate.
+        S, the largest norm of the compressed update of one client, or of one person. With "normalise" it is 1
+        unless it is said, and only a unit of the server's rate.
     clip : {"fixed", "adaptive", "normalise"}
         With "adaptive", ``clip_norm`` is a first guess, and follows the median norm of updates, privately. With
         "normalise", every update gets the norm S, also a shorter one; an update of zeros stays.
@@ -33,7 +42,7 @@ class ClientPrivacy:
     epsilon : float or None
         Target ε for people who see the released models; a run stops before an attempt that would exceed it.
     delta : float
-        δ of the guarantee, below one over the number of clients and at least 1e-12.
+        δ of the guarantee, below one over the number of clients (or persons) and at least 1e-12.
     rounds : int or None
         How many rounds the noise is calibrated for. None means as many as are run.
     spare_attempts : int or "auto"
@@ -48,8 +57,8 @@ class ClientPrivacy:
         Fractions of a roster that may drop out of a round, and that may tell the server their noise. Noise is scaled
         up for both.
     bits : {16, 20, 24, 28} or None
-        Bits of each number on the wire. None means 20, or 24 where nothing is compressed. Tens of thousands of members
-        in one round need 28.
+        Bits of each number on the wire. None means 20, or 24 where nothing is compressed, or 28 for persons. Tens of
+        thousands of members in one round need 28.
     max_contributions : int, "auto" or "unlimited"
         In how many attempts one client's data may be used; afterwards it adds noise only. "auto": what 99.9 % of the
         clients stay within over ``rounds`` and ``spare_attempts``, or "unlimited" where the number of rounds is not
@@ -67,6 +76,9 @@ class ClientPrivacy:
         are; who cannot counts as dropped out. Plain sums are checked directly. Needs the extra "proofs".
     """
 
+    unit: Literal["client", "person"] = "client"
+    persons: int | None = None
+    row: str | None = None
     clip_norm: float | None = None
     clip: Literal["fixed", "adaptive", "normalise"] = "fixed"
     noise_multiplier: float | Literal["auto"] = "auto"
@@ -86,6 +98,7 @@ class ClientPrivacy:
     proofs: bool = False
 
     def __post_init__(self) -> None:
+        checks.one_of("privacy.unit", self.unit, ("client", "person"))
         checks.one_of("privacy.clip", self.clip, ("fixed", "adaptive", "normalise"))
         if self.clip_norm is None:
             if self.clip != "normalise":
@@ -118,6 +131,51 @@ class ClientPrivacy:
         if self.centring_noise != "auto":
             checks.not_negative("privacy.centring_noise", self.centring_noise)
         checks.one_of("privacy.proofs", self.proofs, (False, True))
+        self._check_unit()
+
+    def _check_unit(self) -> None:
+        """Refuse what is not made for the unit that is protected."""
+        if self.unit == "client":
+            for name in ("persons", "row"):
+                if (value := getattr(self, name)) is not None:
+                    raise InvalidInput(
+                        f"privacy.{name} is {value!r}, which is for privacy.unit = 'person'; leave it out, or set that"
+                    )
+            return
+        if self.persons is None:
+            raise InvalidInput(
+                "privacy.persons is None, that is missing: privacy.unit = 'person' needs a public number of persons at "
+                "all clients together, by which sums are divided"
+            )
+        checks.at_least("privacy.persons", self.persons, 1)
+        if self.row is not None and (self.row == "client" or not self.row.isalpha()):
+            raise InvalidInput(f"privacy.row is {self.row!r}; it must be one word for a row, such as 'admission'")
+        for name, refused, why in (
+            ("clip = 'adaptive'", self.clip == "adaptive", "votes are counted by client; choose a clip norm"),
+            (
+                "proofs",
+                self.proofs,
+                "a proof bounds what a client adds, and the sum of its persons has no such bound",
+            ),
+            ("centring", bool(self.centring), "the mean features are those of clients; use a model without a centre"),
+            (
+                "sampling",
+                self.sampling not in (None, "all"),
+                "every client takes part in every round; set federation.cohort to federation.clients",
+            ),
+        ):
+            if refused:
+                raise InvalidInput(f"privacy.{name} is not for privacy.unit = 'person': {why}")
+
+    @property
+    def protected(self) -> str:
+        """The unit in one word, as the promise has it: "client", "person", or what a row is."""
+        return self.row or self.unit
+
+    @property
+    def persons_by(self) -> Literal["ids", "rows"] | None:
+        """How a client tells persons apart; None where it need not."""
+        return None if self.unit == "client" else "ids" if self.row is None else "rows"
 
     @property
     def norm(self) -> float:
@@ -141,7 +199,7 @@ class ClientPrivacy:
             Compression ratio of the codec.
         """
         limit, noise, rounds = self.max_contributions, self.noise_multiplier, self.rounds or rounds
-        bits = self.bits or (20 if ratio < 1 else 24)
+        bits = self.bits or (28 if self.unit == "person" else 20 if ratio < 1 else 24)
         spare = self.spare_attempts if rounds is None else spare_attempts(rounds, self.spare_attempts)
         settled = replace(self, bits=bits, spare_attempts=spare)
         centred = not self.centring or self.centring_noise != "auto"

@@ -17,9 +17,15 @@ NOT_COVERED = (
     "a server that sees single vectors, without secure aggregation",
 )
 
+NOT_COVERED_OF_CLIENTS = (
+    "a client as a whole: what all its {unit}s have in common, and that it takes part",
+    "one human being's {unit}s at several clients together",
+    "the number of {unit}s, which is public",
+)
+
 _NEIGHBOURS = {
-    "zero-out": "one client's contribution present or zero (zero-out)",
-    "replace-one": "one client replaced by another (replace-one)",
+    "zero-out": "one {unit}'s contribution present or zero (zero-out)",
+    "replace-one": "one {unit} replaced by another (replace-one)",
 }
 
 
@@ -49,13 +55,19 @@ def guarantee_lines(
     """
     others = [("RDP", released.rdp), ("as the paper counts", released.paper)]
     asked = "in all attempts so far" if participations is None else f"{participations} times, attempts that failed too"
+    unit, uncovered = event.unit, [*NOT_COVERED]
+    about, whole = "a client", "one client with all its data"
+    if unit != "client":
+        rows = "with all its rows" if unit == "person" else "each row by itself"
+        about, whole = f"one {unit} at a client", f"one {unit} at one client, {rows}"
+        uncovered = [line.format(unit=unit) for line in NOT_COVERED_OF_CLIENTS] + uncovered
     known = ", ".join(f"{round_up(value, 4):.4f} {name}" for name, value in others if value is not None)
     lines = [
         f"ε = {released.claimed:.4f} for people who see released models but not who took part"
         + (f" (PLD; {known})" if known else " (PLD)"),
-        f"ε = {round_up(server, 4):.4f} for the server and members of rosters, about a client asked for its data "
+        f"ε = {round_up(server, 4):.4f} for the server and members of rosters, about {about} asked for its data "
         f"{asked} (zero-out)",
-        f"Unit: one client with all its data. δ = {delta:g}. Neighbours: {_NEIGHBOURS[event.adjacency]}.",
+        f"Unit: {whole}. δ = {delta:g}. Neighbours: {_NEIGHBOURS[event.adjacency].format(unit=unit)}.",
         f"Sampling: {event.mode} ({SAMPLINGS[event.mode].words}).",
     ]
     if shares is not None and event.roster is not None:
@@ -63,4 +75,4 @@ def guarantee_lines(
             f"Noise: whole while {shares.min_survivors} of {event.roster} members stay, of whom κ = {shares.honest} "
             f"are honest and up to c_max = {shares.min_survivors - shares.honest} collude with the server."
         )
-    return [*lines, f"Not covered: {'; '.join(NOT_COVERED)}."]
+    return [*lines, f"Not covered: {'; '.join(uncovered)}."]

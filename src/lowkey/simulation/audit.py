@@ -42,7 +42,7 @@ class Audit:
     Attributes
     ----------
     epsilon_claimed : float
-        ε claimed for one round, for a client that is known to take part, at ``delta``.
+        ε claimed for one round, for a client, or other unit, that is known to take part, at ``delta``.
     two_world, one_run : TwoWorldBound, OneRunBound
         Lower bounds of the true ε.
     planted : Defect or None
@@ -51,6 +51,8 @@ class Audit:
         How many of each an attacked round has.
     rounds, masked_rounds : int
         How many rounds were run, and how many of them under secure aggregation.
+    unit : str
+        What is protected, in one word.
     seen : Seen
         What the two-world attack has seen.
     """
@@ -67,6 +69,7 @@ class Audit:
     rounds: int
     masked_rounds: int
     seconds: float
+    unit: str = "client"
     seen: Seen = field(repr=False)
 
     @property
@@ -173,6 +176,7 @@ def run_audit(
         rounds=len(views),
         masked_rounds=min(masked_rounds, len(views)),
         seconds=round(time.perf_counter() - started, 1),
+        unit=privacy.protected,
         seen=_seen(present, absent),
     )
 

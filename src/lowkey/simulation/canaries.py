@@ -1,7 +1,7 @@
-"""Rounds to attack: every honest member is a canary, all others do the worst that is tolerated.
+"""Rounds to attack: every honest member, or person there, is a canary; all others do the worst that is tolerated.
 
 A canary's update is one number at a coordinate of its own, ten times the clip norm, so that every trial needs the clip.
-Nobody else touches that coordinate: it shows this one client and the noise of the round, and the coordinates of nobody
+Nobody else touches that coordinate: it shows this one unit and the noise of the round, and the coordinates of nobody
 show only the noise. Noise is independent from coordinate to coordinate, so one round is as many trials as it has
 canaries. As many members drop out as the noise is scaled for, and as many add no noise, as if they had told the
 server theirs.
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowkey.federation import Client, Reply, Request, Scheme, drive, initial_state, round_flow, scheme
-from lowkey.privacy import ClientMechanism, ClientPrivacy, Encoding, Ledger, Measurement, Noised, make_sampling
+from lowkey.privacy import Bounded, ClientMechanism, ClientPrivacy, Encoding, Ledger, Measurement, Noised, make_sampling
 from lowkey.protocols import LocalUpdate
 from lowkey.rng import BitSource, Secrets
 from lowkey.simulation.in_process import InProcess
@@ -31,6 +31,7 @@ from lowkey.types import ClientId, FloatArray, Words
 Defect: TypeAlias = Literal["low-noise", "missing-shares", "no-clipping"]
 
 _COORDINATES = 4000  # at least; with fewer, rounding to the grid hides more than 2 % of a canary
+_PERSONS = 2000  # canaries of a round where persons are protected
 _SIZE = 10.0  # of a canary, in clip norms
 _LOW_NOISE = 0.9
 _MISSING = 0.1
@@ -38,7 +39,7 @@ _MISSING = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class CanaryRounds:
-    """Settings of the attacked rounds.
+    """Settings of the attacked rounds. Where persons are protected, the honest members have several canaries each.
 
     Attributes
     ----------
@@ -76,12 +77,13 @@ class CanaryRounds:
 
     @property
     def canaries(self) -> int:
-        """How many canaries a round has: the members that stay and do not tell the server their noise."""
-        return self.privacy.shares.honest
+        """How many canaries a round has: members that stay and do not tell the server their noise, or persons there."""
+        honest, persons = self.privacy.shares.honest, self.privacy.settings.persons
+        return honest if persons is None else max(1, min(persons, _PERSONS))
 
     @property
     def coordinates(self) -> int:
-        return max(_COORDINATES, 2 * self.members)
+        return max(_COORDINATES, 2 * self.members, 2 * self.canaries)
 
     def run(self, number: int, present: NDArray[np.bool_], *, masked: bool) -> FloatArray:
         """The sum that one round releases, in clip norms.
@@ -101,7 +103,8 @@ class CanaryRounds:
             The coordinate of each canary, then the coordinates that belong to nobody.
         """
         keys = SimulatedKeys(self.members, self.secrets)
-        trainer = _Canaries(present * np.float32(_SIZE * self.privacy.clip_norm), self.coordinates)
+        sizes = present * np.float32(_SIZE * self.privacy.clip_norm)
+        trainer = _Canaries(sizes, self.coordinates, self.privacy.shares.honest)
 
         def client(privacy: ClientMechanism) -> InProcess:
             return InProcess(
@@ -121,10 +124,10 @@ class CanaryRounds:
         worst = _WorstRoster(
             honest=client(self.of_members),
             colluding=client(_tampered(self.privacy, noise=0.0)),
-            num_honest=self.canaries,
+            num_honest=self.privacy.shares.honest,
             num_staying=self.privacy.shares.min_survivors,
         )
-        return drive(flow, worst).state.weights * np.float32(self.members / self.privacy.clip_norm)
+        return drive(flow, worst).state.weights * np.float32(self.privacy.contributors / self.privacy.clip_norm)
 
     def _scheme(self, privacy: ClientMechanism, masked: bool) -> Scheme:
         settings = replace(self.privacy.settings, aggregation="masked" if masked else "plain")
@@ -134,10 +137,14 @@ class CanaryRounds:
 
 @dataclass(frozen=True)
 class _Canaries:
-    """Satisfies :class:`lowkey.protocols.Trainer`: the update of a client is one number at its own coordinate."""
+    """Satisfies :class:`lowkey.protocols.PersonTrainer`: an update is one number at a coordinate of its own.
+
+    Where persons are protected, they are dealt to the honest members in turn.
+    """
 
     sizes: FloatArray
     num_coordinates: int
+    num_honest: int
 
     @property
     def num_clients(self) -> int:
@@ -150,6 +157,12 @@ class _Canaries:
         if client < self.sizes.size:
             update[client] = self.sizes[client]
         return LocalUpdate(update, 1)
+
+    def train_persons(self, weights: FloatArray, client: ClientId, rng: np.random.Generator) -> Iterator[FloatArray]:
+        for person in range(client, self.sizes.size, self.num_honest) if client < self.num_honest else ():
+            update = np.zeros((1, self.num_coordinates), np.float32)
+            update[0, person] = self.sizes[person]
+            yield update
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,19 +201,25 @@ class _Tampered(ClientMechanism):
     noise: float = 1.0
     clips: bool = True
 
-    def protect(
-        self, measurement: Measurement | None, *, length: int, clip_norm: float | None, source: BitSource
-    ) -> Noised:
+    def bound(
+        self, encoding: Encoding, measurement: Measurement, clip_norm: float | None, source: BitSource
+    ) -> Bounded:
+        if self.clips:
+            return super().bound(encoding, measurement, clip_norm, source)
         assert clip_norm is not None
+        unbounded = encoding.zeros()
+        unbounded.value[: encoding.length] = np.rint(measurement.value / encoding.step(clip_norm))
+        return unbounded
+
+    def protect(
+        self, measurement: Measurement | Bounded | None, *, length: int, clip_norm: float | None, source: BitSource
+    ) -> Noised:
         encoding = self.encoding(length)
         if measurement is None:
-            bounded = encoding.zeros()
-        elif self.clips:
-            bounded = encoding.bound(measurement, clip_norm, source)
-        else:
-            bounded = encoding.zeros()
-            bounded.value[:length] = np.rint(measurement.value / encoding.step(clip_norm))
-        return replace(encoding, noise_multiplier=self.noise * self.noise_multiplier).add_noise(bounded, source)
+            measurement = encoding.zeros()
+        elif isinstance(measurement, Measurement):
+            measurement = self.bound(encoding, measurement, clip_norm, source)
+        return replace(encoding, noise_multiplier=self.noise * self.noise_multiplier).add_noise(measurement, source)
 
 
 def _for_everyone(privacy: ClientPrivacy, members: int) -> ClientMechanism:

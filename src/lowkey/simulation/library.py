@@ -90,7 +90,8 @@ def simulate(
         Its trainable float32 parameters are learned. Layers that keep running statistics are refused. Many small
         clients are quickest with a :class:`lowkey.LinearHead`.
     clients : sequence of datasets
-        One for each client: pairs (inputs, targets) or map-style datasets; they may be made on access.
+        One for each client: pairs (inputs, targets) or map-style datasets; they may be made on access. A third part may
+        say which person each row is about.
     test : dataset or None
         Held-out data, in the same form. With None the model is evaluated by ``evaluate``, or not at all.
     rounds : int
@@ -130,7 +131,15 @@ def simulate(
     if evaluate is None:
         evaluate = no_evaluation if test is None else TorchEvaluator(model, test, objective=objective, device=device)
     clock, secrets = StageClock(), secrets or OSSecrets()
-    trainer = make_trainer(model, clients, training or usual_training(model), objective=objective, device=device)
+    settings = getattr(scheme.privacy, "settings", None)
+    trainer = make_trainer(
+        model,
+        clients,
+        training or usual_training(model),
+        objective=objective,
+        device=device,
+        persons_by=settings.persons_by if settings else None,
+    )
     records: list[RoundRecord] = []
     keys = SimulatedKeys(len(clients), secrets)
     with open_runtime(

@@ -24,7 +24,8 @@ def test_features_and_labels_stay_together(tmp_path: Path) -> None:
     clients = HospitalClients(data)
     assert len(clients) == 8
     for client in range(8):
-        inputs, died = clients[client]
+        inputs, died, patients = clients[client]
+        np.testing.assert_array_equal(patients, data.train_patients[data.clients[client]])  # type: ignore[index]
         assert inputs.dtype == died.dtype == np.float32
         assert inputs.shape == (data.clients.sizes[client], len(data.feature_names))
         np.testing.assert_array_equal(inputs[:, [raised]].toarray().ravel(), died)

@@ -110,6 +110,20 @@ def test_what_happens_to_small_hospitals() -> None:
     assert set(hospitals[division.train]) == {"a", "b", "e", "f"}
 
 
+def test_the_largest_hospitals() -> None:
+    """By their admissions, of those that can take part at all: b is larger than any, but nobody died there."""
+    sizes = {"a": 40, "b": 90, "c": 60, "d": 50}
+    hospitals = np.repeat(list(sizes), list(sizes.values()))
+    died = (np.arange(240) % 5 == 0) & (hospitals != "b")
+    for largest, expected in ((1, {"c"}), (2, {"c", "d"}), (9, {"a", "c", "d"})):
+        layout = Layout(kind="natural", largest=largest)
+        division = divide(died, layout, rng=np.random.default_rng(0), hospitals=hospitals)
+        assert set(hospitals[division.train]) == set(hospitals[division.test]) == expected
+        assert division.excluded_hospitals == 4 - len(expected)
+    with pytest.raises(InvalidInput, match="largest is 0"):
+        Layout(largest=0)
+
+
 def test_seed_decides() -> None:
     died = np.arange(2000) % 7 == 0
     one, same, other = (divide(died, Layout(), rng=np.random.default_rng(seed)) for seed in (1, 1, 2))

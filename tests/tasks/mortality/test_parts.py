@@ -41,7 +41,7 @@ def test_virtual_hospitals_are_as_many_as_asked(tmp_path: Path) -> None:
     study = of_diabetes(tmp_path)
     clients, (rows, died) = MORTALITY.all_clients(study), held_out(study)
     assert len(clients) == 8
-    inputs, targets = clients[0]
+    inputs, targets, _ = clients[0]
     assert inputs.shape[1] == rows.shape[1]
     assert set(targets) == {0.0, 1.0}
     assert rows.shape[0] == len(died)
@@ -63,7 +63,7 @@ def test_pooled_data_has_one_owner_and_the_same_test(tmp_path: Path) -> None:
     apart = of_diabetes(tmp_path)
     pooled = of_diabetes(tmp_path, "federation.clients=1", "federation.cohort=1", "data.pooled=true")
     assert (held_out(apart)[0] != held_out(pooled)[0]).nnz == 0
-    (everything, died) = MORTALITY.all_clients(pooled)[0]
+    everything, died, _ = MORTALITY.all_clients(pooled)[0]
     assert everything.shape[0] == len(died) == sum(len(MORTALITY.all_clients(apart)[c][1]) for c in range(8))
 
 

@@ -39,6 +39,8 @@ class AdmissionSettings:
         Deaths that every hospital needs in its training rows.
     min_admissions : int
         Admissions below which a real hospital is left out.
+    largest : int or None
+        How many real hospitals take part, those with the most admissions. None takes all.
     test_share : float
         Fraction of the patients that is held out.
     pooled : bool
@@ -57,6 +59,7 @@ class AdmissionSettings:
     min_count: int = 100
     min_deaths: int = 1
     min_admissions: int = 10
+    largest: int | None = None
     test_share: float = 0.2
     pooled: bool = False
     scale: float = 1.0
@@ -73,6 +76,10 @@ class AdmissionSettings:
         checks.at_least("data.min_count", self.min_count, 1)
         checks.at_least("data.min_deaths", self.min_deaths, 0)
         checks.at_least("data.min_admissions", self.min_admissions, 1)
+        if self.largest is not None:
+            checks.at_least("data.largest", self.largest, 1)
+            if self.division != "natural":
+                raise InvalidInput("data.largest is for real hospitals; set data.division = 'natural'")
         checks.fraction("data.test_share", self.test_share, include_one=False)
         checks.positive("data.scale", self.scale)
 

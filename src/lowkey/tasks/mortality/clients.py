@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lowkey.tasks.mortality.admissions import Admissions
-from lowkey.tasks.mortality.division import Labels, Layout, divide
+from lowkey.tasks.mortality.division import Ids, Labels, Layout, divide
 from lowkey.tasks.mortality.features import SparseRows, fit_features
 from lowkey.tasks.mortality.public import public_features
 from lowkey.tasks.mortality.source import PublicRule
@@ -30,6 +30,8 @@ class HospitalData:
     clients: Partition = field(repr=False)
     test: SparseRows = field(repr=False)
     test_died: Labels = field(repr=False)
+    train_patients: Ids | None = field(default=None, repr=False)
+    """Whose each training row is, where that is known."""
     excluded_hospitals: int = 0
     excluded_admissions: int = 0
 
@@ -55,16 +57,17 @@ class HospitalData:
 
 @dataclass(frozen=True)
 class HospitalClients:
-    """Datasets of all clients, made on access: sparse features and 1.0 for each death, for one client at a time."""
+    """Datasets of all clients, made on access: sparse features, 1.0 for each death, and patients where known."""
 
     data: HospitalData
 
     def __len__(self) -> int:
         return len(self.data.clients)
 
-    def __getitem__(self, client: int) -> tuple[SparseRows, NDArray[np.float32]]:
-        rows = self.data.clients[client]
-        return self.data.train[rows], self.data.train_died[rows].astype(np.float32)
+    def __getitem__(self, client: int) -> tuple[Any, ...]:
+        rows, patients = self.data.clients[client], self.data.train_patients
+        examples = self.data.train[rows], self.data.train_died[rows].astype(np.float32)
+        return examples if patients is None else (*examples, patients[rows])
 
 
 def make_hospital_data(
@@ -111,6 +114,7 @@ def make_hospital_data(
         clients=division.clients,
         test=test,
         test_died=admissions.died[division.test],
+        train_patients=None if admissions.patients is None else admissions.patients[division.train],
         excluded_hospitals=division.excluded_hospitals,
         excluded_admissions=division.excluded_admissions,
     )

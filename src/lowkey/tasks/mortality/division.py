@@ -36,6 +36,8 @@ class Layout:
         hospital with fewer is left out. With 0, clients may be unable to balance their classes.
     min_admissions : int
         Admissions, of training and test together, below which a real hospital is left out.
+    largest : int or None
+        How many real hospitals take part, those with the most admissions; None takes all.
     test_share : float
         Fraction of patients that is held out.
     """
@@ -45,6 +47,7 @@ class Layout:
     admissions_per_client: int = 203
     min_deaths: int = 1
     min_admissions: int = 10
+    largest: int | None = None
     test_share: float = 0.2
 
     def __post_init__(self) -> None:
@@ -55,6 +58,8 @@ class Layout:
         checks.at_least("admissions_per_client", self.admissions_per_client, 1)
         checks.at_least("min_deaths", self.min_deaths, 0)
         checks.at_least("min_admissions", self.min_admissions, 1)
+        if self.largest is not None:
+            checks.at_least("largest", self.largest, 1)
         checks.fraction("test_share", self.test_share, include_one=False)
 
 
@@ -147,7 +152,7 @@ def _held_out(died: Labels, group: Rows, layout: Layout, rng: np.random.Generato
 
 
 def _large_enough(died: Labels, hospital: Rows, tested: Labels, layout: Layout) -> Labels:
-    """Which hospitals are large enough, and have deaths and survivors in their training rows."""
+    """Which hospitals are large enough, or the largest, and have deaths and survivors in their training rows."""
     count = int(hospital.max()) + 1
     rows = np.bincount(hospital, minlength=count)
     deaths, survivors = (np.bincount(hospital[those & ~tested], minlength=count) for those in (died, ~died))
@@ -157,6 +162,9 @@ def _large_enough(died: Labels, hospital: Rows, tested: Labels, layout: Layout) 
             f"none of {count} hospitals has min_admissions = {layout.min_admissions} admissions, "
             f"min_deaths = {layout.min_deaths} training deaths and a survivor; lower them or use kind='virtual'"
         )
+    if layout.largest is not None:
+        smaller = np.argsort(np.where(kept, -rows, 1), kind="stable")[layout.largest :]
+        kept[smaller] = False
     return kept
 
 

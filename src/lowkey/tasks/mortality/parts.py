@@ -75,6 +75,7 @@ def _divided(settings: AdmissionSettings, num_clients: int, seed: int) -> Hospit
         clients=num_clients if virtual and not settings.pooled else None,
         min_deaths=settings.min_deaths,
         min_admissions=settings.min_admissions,
+        largest=settings.largest,
         test_share=settings.test_share,
     )
     made: HospitalData
