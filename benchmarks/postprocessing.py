@@ -99,13 +99,17 @@ AVERAGES.add("several", Several)
 
 @dataclass(frozen=True)
 class Case:
-    """A preset, its seeds, and multiples of the steps to choose from, for the optimiser of the preset and for Adam."""
+    """A preset, its seeds, and multiples of the steps to choose from, for the optimiser of the preset and for Adam.
+
+    ``rounds`` is their number, where it is not that of the preset; the noise is calibrated to it.
+    """
 
     preset: str
     score: str
     seeds: tuple[int, ...]
     multiples: Mapping[str, tuple[float, ...]]
     changes: tuple[str, ...]
+    rounds: int | None = None
 
 
 IMAGES = ("privacy.noise_multiplier=auto", "privacy.epsilon=1", "schedule.evaluate_every=10")
@@ -121,14 +125,16 @@ CASES = (
         for source in ("sih-sus", "diabetes130")
         for row in ("fl-cs-dp-r0.05", "fl-std-dp")
     ),
-    Case("fashion-mnist/fl-std-dp", "accuracy", (0,), {"preset": (1.0,)}, (*IMAGES, "schedule.rounds=50")),
     Case("fashion-mnist/fl-cs-dp-r0.05", "accuracy", (0,), {"preset": (1.0,), "adam": (1.0, 2.0)}, IMAGES),
+    Case("fashion-mnist/fl-std-dp", "accuracy", (0,), {"preset": (1.0,)}, IMAGES, rounds=50),
+    Case("fashion-mnist/fl-std-dp", "accuracy", (0,), {"preset": (1.0, 0.2), "adam": (0.2, 1.0)}, IMAGES),
 )
 
 
 def configured(case: Case, seed: int, optimiser: str, multiple: float) -> Config:
     """The preset with all averages, with steps of another length, and perhaps with Adam."""
     changes = [*case.changes, f"seed={seed}", "runtime.checkpoint_every=5"]
+    changes += [f"schedule.rounds={case.rounds}"] if case.rounds else []
     preset = lowkey.load_config(case.preset, changes)
     rounds, gather = preset.schedule.last_round, preset.gather
     starts = [rounds // 2 + 1, rounds * 3 // 4 + 1]
@@ -234,7 +240,14 @@ def table(case: Case, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
                 for name in scores[0]
             ]
         choices[optimiser] = [run["multiple"] for run in chosen]
-    return {"preset": case.preset, "score": case.score, "seeds": case.seeds, "chosen": choices, "rows": rows}
+    return {
+        "preset": case.preset,
+        "rounds": runs[0]["rounds"],
+        "score": case.score,
+        "seeds": case.seeds,
+        "chosen": choices,
+        "rows": rows,
+    }
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
@@ -257,7 +270,8 @@ def main() -> None:
             for seed in case.seeds:
                 config = configured(case, seed, optimiser, multiple)
                 assert config.privacy is not None
-                name = f"{case.preset.replace('/', '_')}_{optimiser}-{multiple}_{seed}"
+                rounds = f"_{case.rounds}-rounds" if case.rounds else ""
+                name = f"{case.preset.replace('/', '_')}_{optimiser}-{multiple}_{seed}{rounds}"
                 print(name, flush=True)
                 settings = {part: config.to_table()[part] for part in ("gather", "server")}
                 row = {"preset": case.preset, "optimiser": optimiser, "multiple": multiple, "seed": seed, **settings,
