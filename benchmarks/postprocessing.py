@@ -2,6 +2,8 @@
 
     python -m benchmarks.postprocessing [--only PRESET ...] [--out results/postprocessing.json]
 
+The hospitals' files are found through LOWKEY_HOSPITAL_DATA, as docs/hospital.md says.
+
 Every run keeps all averages of its own iterates, so that the last iterate and its averages are compared on one run.
 Adam changes the iterates and needs runs of its own. Its settings follow from numbers known before a run. ``floor`` is
 what noise alone leaves of a second moment from which its variance was taken: σ (2(1 − β₂) / (1 + β₂))^¼, with
@@ -48,7 +50,7 @@ from lowkey.types import FloatArray
 DIRECTORY = Path(__file__).parents[1] / "build" / "postprocessing"
 HALVES = ("chosen_on", "reported")
 NOTES = (
-    "Figures in the tables are of the last round, on the half of the test data ('reported') on which nothing was chosen.",
+    "Figures in the tables are of the last round, on the half of the test data ('reported') that chose nothing.",
     "'chosen' is, for each seed, the multiple of the steps whose last iterate is best on the other half ('chosen_on').",
     "A gain is that of an average over the last iterate of the same run.",
     "The network on images has one seed, and the preset only its own steps there, where Adam could choose between two.",
@@ -265,7 +267,9 @@ def spread(values: Sequence[float]) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", choices=[case.preset for case in CASES], help="these presets alone")
+    parser.add_argument(
+        "--only", nargs="+", choices=[case.preset for case in CASES], help="these presets alone; name another --out"
+    )
     parser.add_argument("--out", type=Path, default=Path("results/postprocessing.json"))
     options = parser.parse_args()
     tables, runs = [], []
