@@ -116,7 +116,7 @@ def test_nothing_is_lost_on_the_way_through_a_table() -> None:
         "model": {"kind": "cnn", "filters": [3, 5], "hidden": 7, "features": 70},
         "federation": {"scheme": "fl-cs-dp", "clients": 90, "cohort": 9, "min_clients": 1, "ledger": "/l.jsonl"},
         "training": {"kind": "sgd", "steps": 2, "batch_size": 3, "learning_rate": 0.5, "batches": "independent"},
-        "schedule": {"rounds": 4, "evaluate_every": 2, "attempts": 5},
+        "schedule": {"rounds": 4, "calibration": 2, "evaluate_every": 2, "attempts": 5},
         "codec": {"kind": "chunked-dct", "ratio": 0.5, "chunks": 6, "signs": True},
         "decoder": {"kind": "lasso", "lambda_factor": 2.0, "tolerance": 0.01, "max_iterations": 8},
         "gather": {"kind": "error-feedback", "rate": 0.125, "momentum": 0.75},

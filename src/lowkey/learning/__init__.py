@@ -13,7 +13,18 @@ if TYPE_CHECKING:
     from lowkey.learning.flat import FlatModel, layer_sizes, load_vector, model_vector
     from lowkey.learning.heads import CentredHead, HeadTrainer, LinearHead, RiskHead, model_shape
     from lowkey.learning.local_sgd import TorchTrainer
-    from lowkey.learning.metrics import Metrics, accuracy, auroc, calibration, logistic_loss, rare_event_metrics
+    from lowkey.learning.metrics import (
+        Metrics,
+        accuracy,
+        auroc,
+        calibration,
+        fit_line,
+        line_moments,
+        line_of_moments,
+        logistic_loss,
+        rare_event_metrics,
+        risk_metrics,
+    )
     from lowkey.learning.models import SparseLinear, keras_initialise
     from lowkey.learning.objective import CLASSIFICATION, Choice, Loss, Objective, balanced_rows
     from lowkey.learning.trainers import make_trainer, usual_objective, usual_training
@@ -24,7 +35,18 @@ _HOMES = {
     "flat": ("FlatModel", "layer_sizes", "load_vector", "model_vector"),
     "heads": ("CentredHead", "HeadTrainer", "LinearHead", "RiskHead", "model_shape"),
     "local_sgd": ("TorchTrainer",),
-    "metrics": ("Metrics", "accuracy", "auroc", "calibration", "logistic_loss", "rare_event_metrics"),
+    "metrics": (
+        "Metrics",
+        "accuracy",
+        "auroc",
+        "calibration",
+        "fit_line",
+        "line_moments",
+        "line_of_moments",
+        "logistic_loss",
+        "rare_event_metrics",
+        "risk_metrics",
+    ),
     "models": ("SparseLinear", "keras_initialise"),
     "objective": ("CLASSIFICATION", "Choice", "Loss", "Objective", "balanced_rows"),
     "trainers": ("make_trainer", "usual_objective", "usual_training"),
@@ -55,14 +77,18 @@ __all__ = [
     "auroc",
     "balanced_rows",
     "calibration",
+    "fit_line",
     "keras_initialise",
     "layer_sizes",
+    "line_moments",
+    "line_of_moments",
     "load_vector",
     "logistic_loss",
     "make_trainer",
     "model_shape",
     "model_vector",
     "rare_event_metrics",
+    "risk_metrics",
     "usual_objective",
     "usual_training",
 ]
