@@ -7,8 +7,10 @@ known number of logits, whatever the data and the number of features. docs/priva
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
+from lowkey import checks
 from lowkey.errors import InvalidInput
 from lowkey.privacy import ClientMechanism, ClientPrivacy
 from lowkey.server import Plain
@@ -18,6 +20,12 @@ NOISE_IN_A_SCORE = 1.0
 LARGEST_STEP = 8.5
 """How far the model may move in a round if all clients agree: beyond it the last steps overshoot."""
 LEAST_ROUNDS = 60
+SAMPLED_ROUNDS = 200
+"""Rounds that a sampled run has at least, besides those for a centre and for calibration."""
+MOST_SAMPLED_ROUNDS = 1000
+"""As many as one would wait for, where an upload limit allows more."""
+WIDTHS = 100
+"""A projection within an upload limit has a multiple of so many features."""
 CENTRING = 0.05
 """Share of the budget for the mean features."""
 CALIBRATION_ROUNDS = 6
@@ -51,8 +59,54 @@ def rounds_by_rule(settings: ClientPrivacy, *, clients: int, calibration: int = 
 
 
 def rate_by_rule(privacy: ClientMechanism, rounds: int) -> float:
-    """The server's rate with which so many rounds of noise add up to κ in a score: κn/(s√T)."""
-    return NOISE_IN_A_SCORE * privacy.sampling.expected_size / (total_noise(privacy) * math.sqrt(rounds))
+    """The server's rate with which so many rounds of noise add up to κ in a score: κn/(s√T), in units of S."""
+    return NOISE_IN_A_SCORE / noise_in_a_score(privacy, rounds, rate=1.0)
+
+
+def noise_in_a_score(privacy: ClientMechanism, rounds: int, *, rate: float) -> float:
+    """Deviation of the noise in a score of a row of norm 1, in logits, after so many rounds: ηs√T/n, in units of S."""
+    return rate * total_noise(privacy) * math.sqrt(rounds) / privacy.sampling.expected_size
+
+
+def projection_by_rule(
+    limit: float, widest: int, upload: Callable[[int, int], float], *, rounds: int | None = None
+) -> tuple[int, int]:
+    """How many features a head within an upload limit is projected to, and how many rounds learn it.
+
+    Parameters
+    ----------
+    limit : float
+        Bytes of vectors that a client may send in the whole run, on average.
+    widest : int
+        Features that there are; as many are projected to nothing.
+    upload : function of features and rounds that learn
+        Bytes that such a run takes.
+    rounds : int or None
+        Rounds that learn, where another rule says how many. None, for sampled cohorts, makes room for 200 and then
+        takes as many as fit, at most 1000.
+
+    Returns
+    -------
+    tuple of two int
+        The largest multiple of 100 features, or ``widest``, for which the rounds fit; and the rounds.
+    """
+    checks.positive("the upload limit", limit)
+    checks.at_least("features", widest, 1)
+    needed = SAMPLED_ROUNDS if rounds is None else rounds
+    sizes = [widest, *range((widest - 1) // WIDTHS * WIDTHS, 0, -WIDTHS)]
+    size = next((size for size in sizes if upload(size, needed) <= limit), None)
+    if size is None:
+        raise InvalidInput(
+            f"the upload limit is {_megabits(limit)}, and {needed} rounds of {sizes[-1]} features take "
+            f"{_megabits(upload(sizes[-1], needed))}; raise the limit, or let fewer clients contribute to a round"
+        )
+    if rounds is not None:
+        return size, rounds
+    return size, next(n for n in range(MOST_SAMPLED_ROUNDS, 0, -1) if upload(size, n) <= limit)
+
+
+def _megabits(count: float) -> str:
+    return f"{8 * count / 1e6:.3g} Mbit"
 
 
 def total_noise(privacy: ClientMechanism) -> float:
