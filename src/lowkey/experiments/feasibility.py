@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import lowkey.privacy as of_privacy  # its analysis is imported where a private run needs it
 from lowkey.experiments.config import Config
+from lowkey.federation import Scheme
 from lowkey.figures import human_epsilon
 from lowkey.privacy import Privacy, spare_attempts
 
@@ -13,14 +14,19 @@ from lowkey.privacy import Privacy, spare_attempts
 def prospects(config: Config, num_coordinates: int) -> str | None:
     """Two lines about a resolved configuration and a model of this size: price, signal; None without privacy."""
     scheme, settings, rounds = config.scheme(), config.privacy, config.schedule.last_round
-    promise = scheme.privacy.promise()
-    if promise is None or settings is None:
+    if settings is None:
         return None
-    measurements = scheme.operator(num_coordinates, 1).num_measurements
-    contributors = scheme.privacy.sampling.expected_size
-    signal = of_privacy.signal_to_noise(contributors, promise.noise_multiplier, measurements)
+    signal = signal_of(scheme, num_coordinates)
     price = _price(scheme.privacy, rounds, spare_attempts(rounds, settings.spare_attempts))
     return f"{price}\n{of_privacy.feasibility(signal)}"
+
+
+def signal_of(scheme: Scheme, num_coordinates: int) -> float:
+    """Signal to noise of one number in the sum of a round of a private scheme, for a model of this size."""
+    promise = scheme.privacy.promise()
+    assert promise is not None  # the scheme is private
+    measurements = scheme.operator(num_coordinates, 1).num_measurements
+    return of_privacy.signal_to_noise(scheme.privacy.sampling.expected_size, promise.noise_multiplier, measurements)
 
 
 def _price(privacy: Privacy, rounds: int, spare: int) -> str:

@@ -6,9 +6,13 @@ bytes those of its scheme.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias
+
+import tomli_w
 
 from lowkey import checks
 from lowkey import privacy as accounting
@@ -30,16 +34,17 @@ from lowkey.federation import (
     rounds_that_learn,
     traffic,
     vectors_up,
+    widths_by_rule,
 )
-from lowkey.figures import human_epsilon
-from lowkey.learning import CentredHead, FullGradient, RiskHead, model_shape
-from lowkey.privacy import ENOUGH_SIGNAL, ClientMechanism, spare_attempts
+from lowkey.figures import human_epsilon, human_megabits
+from lowkey.learning import CentredHead, FullGradient, LinearHead, RiskHead, model_shape
+from lowkey.privacy import ENOUGH_SIGNAL, LITTLE_SIGNAL, ClientMechanism, spare_attempts
 from lowkey.protocols import ModelShape
 from lowkey.server import Plain
 from lowkey.tasks import TASKS
 
 PAPER_PARAMETERS = 1_663_370
-"""The paper's network for images."""
+"""Of the paper's network for images."""
 USUAL_FEATURES = 1500
 """What a head is projected to, as in the preset fashion-mnist/private, where no limit asks for less."""
 FEW_FEATURES = 400
@@ -47,14 +52,11 @@ FEW_FEATURES = 400
 
 _SAMPLED = 100
 _EVERYBODY_UP_TO = 500
-_NETWORK_ROUNDS = {True: 100, False: 200}  # everybody, sampled
 _RATIOS = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
 _BITS = (16, 20, 24, 28)
-_OPEN: dict[str, Any] = {  # of settings that were resolved before
-    "noise_multiplier": "auto", "centring_noise": "auto", "max_contributions": "auto", "sampling": None, "rounds": None,
-    "roster": None,
-}  # fmt: skip
-_Shape: TypeAlias = Callable[[Config], ModelShape]
+_PROMISE = ("epsilon", "delta", "dropouts", "colluders")
+_SETTLED = ("noise_multiplier", "centring_noise", "max_contributions", "sampling", "rounds", "roster")
+_Module: TypeAlias = Callable[[Config], Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +121,7 @@ class Candidate:
     resolved : Config
         The same with their numbers.
     size, numbers, features : int, int, int or None
-        Numbers in the model, numbers that a client sends in a round, features of the head.
+        Numbers in the model, numbers that a client sends in a round, features that a head is projected to.
     traffic : Traffic
         Expected bytes of one client in the whole run.
     released, server : float
@@ -154,10 +156,19 @@ class Candidate:
         return self.config.federation.cohort == self.config.federation.clients
 
     @property
+    def who(self) -> str:
+        federation = self.config.federation
+        return "everybody" if self.everybody else f"{federation.cohort} of {federation.clients}"
+
+    @property
     def name(self) -> str:
-        if self.features is not None:
-            return f"head, {self.features} features"
+        if self.model == "head":
+            return f"head, {self.numbers} numbers" if self.features is None else f"head, {self.features} features"
         return f"network, {self.size} parameters, ratio {self.config.codec.ratio:g}"
+
+    def to_toml(self) -> str:
+        """Settings that 'lowkey run' takes; the run is called as their file is."""
+        return tomli_w.dumps({key: value for key, value in self.config.to_table().items() if key != "name"})
 
     def to_json(self) -> dict[str, Any]:
         resolved = self.resolved
@@ -193,26 +204,34 @@ class Plan:
 
     @property
     def recommended(self) -> Candidate | None:
-        """The widest head that is worth running; if it may be, with everybody, so that ε holds for the server, too."""
-        heads = [one for one in self.candidates if one.feasible and one.features is not None]
-        usual = [one for one in heads if one.features is not None and one.features <= USUAL_FEATURES] or heads
-        return max(usual, key=lambda one: (one.everybody, one.features), default=None)
+        """The widest head worth running, up to 1500 features; with everybody, where that is, so that the server's ε is as small."""
+        heads = [one for one in self.candidates if one.feasible and one.model == "head"]
+        usual = [one for one in heads if (one.features or 0) <= USUAL_FEATURES] or heads
+        return max(usual, key=lambda one: (one.everybody, one.numbers), default=None)
 
     @property
     def verdict(self) -> list[str]:
-        """What to run and why, in sentences."""
+        """What to run, what not, and why, in sentences."""
         best, lines = self.recommended, []
         clients = self.candidates[0].config.federation.clients
         for network in (one for one in self.candidates if one.model == "network" and not one.feasible):
-            can = f"; what can: {best.name}" if best else ""
-            lines.append(f"A network of {network.size} parameters cannot work with {clients} clients{can}.")
-        if best is None:
-            reasons = "; ".join(dict.fromkeys(reason for one in self.candidates for reason in one.reasons))
-            return [*lines, f"Nothing here is worth running: {reasons}. Find more clients, or accept a larger ε."]
-        whom = "everybody, the server included" if best.everybody else "people who see released models"
-        others = "" if best.everybody else f", and {human_epsilon(best.server, 2)} for the server"
-        told = f"ε = {human_epsilon(best.released, 2)} holds against {whom}{others}"
-        return [*lines, f"Recommended: {best.name}, {_who(best)}, {best.resolved.schedule.last_round} rounds; {told}."]
+            lines.append(
+                f"A network of {network.size} parameters cannot be learned by {clients} clients under this promise: "
+                f"{'; '.join(network.reasons)}, however small its ratio."
+                + (f" What can: {best.name}." if best else "")
+            )
+        if any(one.signal < ENOUGH_SIGNAL for one in self.candidates):
+            lines.append(f"Below {ENOUGH_SIGNAL:g}, {LITTLE_SIGNAL}.")
+        return [*lines, self._advice if best is None else _praise(best)]
+
+    @property
+    def _advice(self) -> str:
+        """What would help where nothing is worth running."""
+        best = max((one for one in self.candidates if one.model == "head"), key=lambda one: one.signal)
+        if best.signal >= ENOUGH_SIGNAL:
+            return "Nothing here keeps to the limit: raise it, or the number of clients."
+        enough = math.ceil(best.config.federation.clients * ENOUGH_SIGNAL / best.signal)
+        return f"Nothing here is worth running: {best.name}, would need about {enough} clients, or a larger ε."
 
     def to_json(self) -> dict[str, Any]:
         best = self.recommended
@@ -222,6 +241,22 @@ class Plan:
             "refused": list(self.refused),
             "verdict": self.verdict,
         }
+
+
+def _praise(best: Candidate) -> str:
+    spent, server, traffic = human_epsilon(best.released, 2), human_epsilon(best.server, 2), best.traffic
+    whom = (
+        "everybody, the server included" if best.everybody else f"people who see released models, {server} the server"
+    )
+    line = (
+        f"Recommended: {best.name}, {best.who}, {best.resolved.schedule.last_round} rounds; ε = {spent} against {whom}."
+    )
+    if traffic.protocol_up > traffic.vectors_up:
+        line += (
+            " Most of its upload is the protocol's, shares for many neighbours: sampled cohorts, or fewer tolerated "
+            "dropouts and colluders, need fewer."
+        )
+    return line
 
 
 def plan(wishes: Wishes, source: str | None = None, changes: Sequence[str] = ()) -> Plan:
@@ -237,28 +272,26 @@ def plan(wishes: Wishes, source: str | None = None, changes: Sequence[str] = ())
     changes : sequence of str
         Assignments to the settings of ``source``.
     """
-    base, shape = _generic(wishes) if source is None else _of_source(source, changes, wishes)
-    maker = _Maker(base, shape, wishes)
-    made: list[Candidate] = []
-    refused: list[str] = []
-    errors: list[InvalidInput] = []
+    maker = _generic(wishes) if source is None else _of_source(source, changes, wishes)
+    made, errors = list[Candidate](), list[tuple[str, InvalidInput]]()
     for label, attempt in maker.attempts():
         try:
-            made.append(attempt())
+            candidate = attempt()
+            if all(candidate.config != other.config for other in made):
+                made.append(candidate)
         except InvalidInput as error:
-            errors.append(error)
-            refused.append(f"{label}: {error}")
-    if not made:
-        raise errors[0]
-    return Plan(candidates=tuple(made), refused=tuple(refused))
+            errors.append((label, error))
+    if not any(one.model == "head" for one in made):
+        raise errors[0][1]
+    return Plan(candidates=tuple(made), refused=tuple(f"{label}: {error}" for label, error in errors))
 
 
-def _generic(wishes: Wishes) -> tuple[dict[str, Any], _Shape]:
-    """Settings of a head for a task that is not known, and its shape."""
+def _generic(wishes: Wishes) -> _Maker:
+    """Heads for a task that is not known."""
     if missing := [f"--{name}" for name in ("clients", "features", "epsilon") if getattr(wishes, name) is None]:
         raise InvalidInput(
-            f"{' and '.join(missing)} missing; give {'it' if len(missing) == 1 else 'them'}, or name a preset or TOML "
-            "file with settings of a private head, such as fashion-mnist/private"
+            f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing; give {' and '.join(missing)}, or "
+            "name a preset or TOML file with settings of a private head, such as fashion-mnist/private"
         )
     classes = wishes.classes or 2
     risk = classes == 2
@@ -273,102 +306,73 @@ def _generic(wishes: Wishes) -> tuple[dict[str, Any], _Shape]:
         "averaging": {"kind": "tail"},
     }
 
-    def shape(config: Config) -> ModelShape:
+    def module(config: Config) -> Any:
         width = config.model["features"]
-        return model_shape(RiskHead(width, bias=False) if risk else CentredHead(width, classes))
+        return RiskHead(width, bias=False) if risk else CentredHead(width, classes)
 
-    return table, shape
+    return _Maker(table, module, wishes)
 
 
-def _of_source(source: str, changes: Sequence[str], wishes: Wishes) -> tuple[dict[str, Any], _Shape]:
-    """Settings of a preset or file, which must be those of a private head, and the shape of its model."""
+def _of_source(source: str, changes: Sequence[str], wishes: Wishes) -> _Maker:
+    """Heads for the task of a preset or file, whose settings must be those of a private head."""
     if wishes.classes is not None:
         raise InvalidInput(f"--classes is {wishes.classes}, but {source} has its own task; leave it out")
     table = override(find(source), changes)
     config = parse(table)
-    privacy = config.privacy
-    if not isinstance(config.training, FullGradient) or privacy is None or privacy.clip != "normalise":
+    if not isinstance(config.training, FullGradient) or config.privacy is None or config.privacy.clip != "normalise":
         heads = [name for name in presets() if name.endswith("/private") and presets()[name]["task"] == config.task]
         raise ConfigError(
             f"{source} has no private head: a plan starts from training.kind = 'full-gradient' and privacy.clip = "
             f"'normalise'; {'name ' + ' or '.join(heads) if heads else 'set those'}"
         )
-    if wishes.features is not None and not _can_project(config):
+    if wishes.features is not None and not _projects(config):
         raise InvalidInput(
             f"--features is {wishes.features}, but the task of {source} has no setting model.features; leave it out"
         )
-    return {name: value for name, value in table.items() if name != "paper"}, _built
+    return _Maker(table, lambda config: config.find_task().model(config.study), wishes)
 
 
-def _built(config: Config) -> ModelShape:
-    return model_shape(config.find_task().model(config.study))
-
-
-def _can_project(config: Config) -> bool:
+def _projects(config: Config) -> bool:
+    """Whether the task can project its features to fewer."""
     model = config.model
     return "features" in ({field.name for field in fields(model)} if is_dataclass(model) else model)
-
-
-def _who(one: Candidate) -> str:
-    federation = one.config.federation
-    return "everybody" if one.everybody else f"{federation.cohort} of {federation.clients}"
 
 
 class _Maker:
     """Makes the candidates of a plan from one table of settings."""
 
-    def __init__(self, table: dict[str, Any], shape: _Shape, wishes: Wishes) -> None:
-        given = {
-            name: value
-            for name in ("epsilon", "delta", "dropouts", "colluders")
-            if (value := getattr(wishes, name)) is not None
-        }
-        privacy = {key: value for key, value in table["privacy"].items() if key not in _OPEN} | given
-        federation = table["federation"]
-        self.clients = wishes.clients or federation.get("clients")
-        if self.clients is None or "epsilon" not in privacy:
-            raise InvalidInput("the settings do not say for how many clients or which ε; give --clients and --epsilon")
+    def __init__(self, table: dict[str, Any], module: _Module, wishes: Wishes) -> None:
+        given = {name: value for name in _PROMISE if (value := getattr(wishes, name)) is not None}
+        privacy = {key: value for key, value in table["privacy"].items() if key not in _SETTLED} | given
+        self.clients: int = wishes.clients or table["federation"]["clients"]
+        if "epsilon" not in privacy:
+            raise InvalidInput("the settings have no privacy.epsilon; give --epsilon")
         checks.at_least("--clients", self.clients, 3)
-        self.table = {**table, "privacy": privacy, "server": {"rate": "auto"}}
+        self.cohort = wishes.cohort or min(_SAMPLED, self.clients // 2)
+        if self.cohort >= self.clients:
+            raise InvalidInput(f"--cohort is {self.cohort}; it must be below the number of clients, {self.clients}")
+        self.table = {key: value for key, value in table.items() if key != "paper"}
+        self.table |= {"privacy": privacy, "server": {"rate": "auto"}}
         if table.get("averaging", {}).get("kind") == "tail":
             self.table["averaging"] = {"kind": "tail", "start": "auto"}
-        self.wishes, self.shape, self.bits = wishes, shape, privacy.get("bits")
+        self.module, self.wishes = module, wishes
         self.limit = None if wishes.limit is None else wishes.limit * 1e6 / 8
-        asked = wishes.cohort or min(_SAMPLED, self.clients // 2)
-        if asked >= self.clients:
-            raise InvalidInput(f"--cohort is {asked}; it must be below the number of clients, {self.clients}")
-        self.cohort = asked
         first = self._config(self.clients, "auto")
-        self.projects = _can_project(first)
-        self.widest = wishes.features or (self._setting(first) if self.projects else None)
+        self.projects = _projects(first)
+        self.widest = wishes.features or (first.to_table()["model"]["features"] if self.projects else None)
 
     def attempts(self) -> Iterator[tuple[str, Callable[[], Candidate]]]:
-        """Each candidate by what it is called if it cannot be made."""
-        for width in self._widths():
-            yield self._label(width, "everybody"), lambda width=width: self._everybody(width)
-        if self.limit is not None and self.projects:
+        """Each candidate, by what it is called where it cannot be made."""
+        narrower = [USUAL_FEATURES, *([FEW_FEATURES] if self.limit is None else [])]
+        widths = [self.widest, *(width for width in narrower if self.widest and width < self.widest)]
+        for width in widths:
+            yield "head" if width is None else f"head, {width} features", partial(self._everybody, width)
+        if self.limit is not None and self.widest is not None:
             yield "head within the limit, everybody", self._everybody_within
-        if self._sampling_saves:
+        sampling = accounting.make_sampling("poisson_padded", population=self.clients, cohort=self.cohort)
+        if sampling.roster_size < self.clients:  # otherwise padded rosters hold everybody, and nothing is saved
             yield f"head, {self.cohort} of {self.clients}", self._sampled
         yield "network", self._network
-
-    def _label(self, width: int | None, who: str) -> str:
-        return f"head, {who}" if width is None else f"head, {width} features, {who}"
-
-    def _widths(self) -> list[int | None]:
-        if self.widest is None:
-            return [None]
-        narrower = (USUAL_FEATURES, FEW_FEATURES) if self.limit is None else (USUAL_FEATURES,)
-        return [self.widest, *(width for width in narrower if width < self.widest)]
-
-    @property
-    def _sampling_saves(self) -> bool:
-        sampling = accounting.make_sampling("poisson_padded", population=self.clients, cohort=self.cohort)
-        return sampling.roster_size < self.clients
-
-    def _setting(self, config: Config) -> int:
-        model = config.model
-        return int(model["features"] if isinstance(model, dict) else model.features)
 
     def _config(self, cohort: int, rounds: Any, width: int | None = None) -> Config:
         table = merge(self.table, {"federation": {"clients": self.clients, "cohort": cohort}})
@@ -378,53 +382,149 @@ class _Maker:
         return parse(table)
 
     def _everybody(self, width: int | None) -> Candidate:
-        return self._candidate("head", self._config(self.clients, "auto", width), 24)
+        return self._head(self._config(self.clients, "auto", width))
 
     def _everybody_within(self) -> Candidate:
         assert self.limit is not None
         assert self.widest is not None
-        config = self._config(self.clients, "auto")
-        resolved = config.resolve()
-        learning = self._learning(resolved)
-        size, _ = projection_by_rule(self.limit, self.widest, self._upload(resolved, 24), rounds=learning)
-        return self._everybody(size)
+        resolved = self._config(self.clients, "auto", self.widest).resolve()
+        width, _ = projection_by_rule(
+            self.limit, widths_by_rule(self.widest), partial(self._upload, resolved), rounds=_learning(resolved)
+        )
+        return self._everybody(width)
 
     def _sampled(self) -> Candidate:
-        config = self._config(self.cohort, SAMPLED_ROUNDS)
-        beside = SAMPLED_ROUNDS - self._learning(config)
-        width = None if self.widest is None else min(self.widest, USUAL_FEATURES)
-        rounds = SAMPLED_ROUNDS
+        beside = SAMPLED_ROUNDS - _learning(self._config(self.cohort, SAMPLED_ROUNDS))
+        width, rounds = self.widest and min(self.widest, USUAL_FEATURES), SAMPLED_ROUNDS
         if self.limit is not None:
-            upload = self._upload(self._config(self.cohort, SAMPLED_ROUNDS + beside).resolve(), 20)
-            if self.widest is not None:
-                width, rounds = projection_by_rule(self.limit, self.widest, upload)
-            else:
-                _, rounds = projection_by_rule(self.limit, 1, upload)
-        return self._candidate("head", self._config(self.cohort, rounds + beside, width), 20)
+            resolved = self._config(self.cohort, rounds + beside, width).resolve()
+            sizes = [_learned(self.module(resolved))] if self.widest is None else widths_by_rule(self.widest)
+            found, rounds = projection_by_rule(self.limit, sizes, partial(self._upload, resolved))
+            width = width and found
+        return self._head(self._config(self.cohort, rounds + beside, width))
 
-    def _learning(self, config: Config) -> int:
-        assert config.privacy is not None
-        return rounds_that_learn(config.schedule.last_round, config.privacy, config.schedule.calibration)
-
-    def _upload(self, resolved: Config, bits: int) -> Callable[[int, int], float]:
-        """Bytes of vectors of a client, by features and rounds that learn; noise changes none of them."""
-        beside = resolved.schedule.last_round - self._learning(resolved)
-        first, calibration = self._with_bits(resolved, bits), resolved.schedule.calibration
-
-        def upload(width: int, learning: int) -> float:
-            shape, rounds = self._shape(resolved, width), learning + beside
-            scheme = first.for_model(shape, rounds=rounds, calibration=calibration)
-            return vectors_up(scheme, shape.size, rounds)
-
-        return upload
-
-    def _shape(self, config: Config, width: int | None = None) -> ModelShape:
-        if self.projects and width is not None:
+    def _upload(self, resolved: Config, width: int, learning: int) -> float:
+        """Bytes of vectors that a client sends; no noise changes them, so the settings need not be calibrated anew."""
+        rounds = resolved.schedule.last_round - _learning(resolved) + learning
+        config = replace(resolved, schedule=replace(resolved.schedule, rounds=rounds))
+        if self.widest is not None:
             model = config.model
-            made = {**model, "features": width} if isinstance(model, dict) else replace(model, features=width)
-            config = replace(config, model=made)
-        return self.shape(config)
+            narrow = {**model, "features": width} if isinstance(model, dict) else replace(model, features=width)
+            config = replace(config, model=narrow)
+        shape = model_shape(self.module(config))
+        return vectors_up(_with_room(config, shape)[1], shape.size, rounds)
 
-    def _with_bits(self, resolved: Config, usual: int) -> Scheme:
-        """The scheme with the fewest bits from the usual on that leave room for its members."""
-        raise NotImplementedError
+    def _head(self, config: Config) -> Candidate:
+        module, resolved = self.module(config), config.resolve()
+        if not isinstance(module, LinearHead):
+            raise InvalidInput(
+                f"the model is a {type(module).__name__}; training.kind = 'full-gradient' needs a lowkey.LinearHead"
+            )
+        resolved, scheme = _with_room(resolved, model_shape(module))
+        assert isinstance(scheme.privacy, ClientMechanism)
+        assert isinstance(resolved.server, Plain)
+        assert resolved.server.rate != "auto"
+        noise = noise_in_a_score(
+            scheme.privacy, _learning(resolved), rate=resolved.server.rate * scheme.privacy.clip_norm
+        )
+        outputs = module.weight.shape[0]
+        square = 1 + module.constant**2 if isinstance(module, CentredHead) else 1.0  # of the longest row
+        curvature = 0.25 if outputs == 1 else 1 - 1 / outputs
+        features = config.to_table()["model"]["features"] if self.projects else None
+        harm = curvature * square * noise**2 / 2
+        return self._candidate("head", config, resolved, scheme, model_shape(module).size, features, harm)
+
+    def _network(self) -> Candidate:
+        everybody = self.clients <= _EVERYBODY_UP_TO
+        table = {key: value for key, value in self.table.items() if key in ("name", "task", "seed", "data")}
+        promise = {key: value for key, value in self.table["privacy"].items() if key in _PROMISE}
+        config = parse(
+            table
+            | {
+                "federation": {
+                    "scheme": "fl-cs-dp",
+                    "clients": self.clients,
+                    "cohort": self.clients if everybody else self.cohort,
+                },
+                "schedule": {"rounds": 100 if everybody else 200},
+                "privacy": {"clip_norm": 1.0} | promise,
+            }
+        )
+        size = self.wishes.parameters
+        if size is None:
+            known = config.task in TASKS
+            size = model_shape(config.find_task().model(config.study)).size if known else PAPER_PARAMETERS
+        resolved, shape = config.resolve(), ModelShape((size,))
+        made = []
+        for ratio in _RATIOS:
+            codec = replace(resolved.codec, ratio=ratio)  # type: ignore[type-var]
+            settled, scheme = _with_room(replace(resolved, codec=codec), shape)
+            made.append(self._candidate("network", replace(config, codec=codec), settled, scheme, size, None, None))
+            if made[-1].feasible:
+                break
+        return made[-1]
+
+    def _candidate(
+        self,
+        model: str,
+        config: Config,
+        resolved: Config,
+        scheme: Scheme,
+        size: int,
+        features: int | None,
+        harm: float | None,
+    ) -> Candidate:
+        privacy, rounds = resolved.privacy, resolved.schedule.last_round
+        assert config.privacy is not None
+        assert privacy is not None
+        needs, signal = traffic(scheme, size, rounds), signal_of(scheme, size)
+        events = planned_events(scheme, rounds + spare_attempts(rounds, privacy.spare_attempts))
+        reasons = [] if signal >= ENOUGH_SIGNAL else [f"signal to noise {signal:.3f}, below {ENOUGH_SIGNAL:g}"]
+        if self.limit is not None and needs.vectors_up > self.limit:
+            reasons.append(f"{human_megabits(needs.vectors_up)} of vectors, above the limit of {self.wishes.limit:g} Mbit")
+        return Candidate(
+            model=model,
+            config=replace(config, privacy=replace(config.privacy, bits=privacy.bits)),
+            resolved=resolved,
+            size=size,
+            numbers=scheme.operator(size, rounds).num_measurements,
+            features=features,
+            traffic=needs,
+            released=accounting.released_epsilon(events, privacy.delta).pld,
+            server=accounting.server_view(events_at_limit(scheme), privacy.delta),
+            harm=harm,
+            signal=signal,
+            reasons=tuple(reasons),
+        )
+
+
+def _learning(config: Config) -> int:
+    assert config.privacy is not None
+    return rounds_that_learn(config.schedule.last_round, config.privacy, config.schedule.calibration)
+
+
+def _learned(module: Any) -> int:
+    return sum(model_shape(module).learned)
+
+
+def _with_room(resolved: Config, shape: ModelShape) -> tuple[Config, Scheme]:
+    """The settings and their scheme with as many bits as the members of its rosters need.
+
+    Heads of sampled cohorts begin with 20 bits: 24, the usual where nothing is compressed, is for many members.
+    """
+    privacy, federation = resolved.privacy, resolved.federation
+    assert privacy is not None
+    sampled = federation.cohort < federation.clients
+    least = min(privacy.bits or 20, 20 if sampled else 28)
+    for bits in (bits for bits in _BITS if bits >= least):
+        config = replace(resolved, privacy=replace(privacy, bits=bits))
+        scheme = config.scheme(shape)
+        try:
+            for number, part in scheme.phases.items():
+                part.wire(shape.size, number)
+        except InvalidInput:
+            if bits == _BITS[-1]:
+                raise
+        else:
+            return config, scheme
+    raise AssertionError("unreachable: the last bits return or raise")

@@ -20,11 +20,13 @@ from lowkey.federation.round import drive, initial_state, released_model, round_
 from lowkey.federation.rules import (
     CALIBRATION_ROUNDS,
     CENTRING,
+    SAMPLED_ROUNDS,
     average_by_rule,
     noise_in_a_score,
     projection_by_rule,
     rounds_by_rule,
     rounds_that_learn,
+    widths_by_rule,
     with_rate,
 )
 from lowkey.federation.run import Federation, Schedule, StoppedBy, no_evaluation
@@ -46,6 +48,7 @@ __all__ = [
     "CENTRING",
     "FAMILIES",
     "PARTS",
+    "SAMPLED_ROUNDS",
     "SCHEMES",
     "Adverts",
     "Attendance",
@@ -89,5 +92,6 @@ __all__ = [
     "traffic",
     "usual_parts",
     "vectors_up",
+    "widths_by_rule",
     "with_rate",
 ]

@@ -7,11 +7,12 @@ known number of logits, whatever the data and the number of features. docs/priva
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from lowkey import checks
 from lowkey.errors import InvalidInput
+from lowkey.figures import human_megabits
 from lowkey.privacy import ClientMechanism, ClientPrivacy
 from lowkey.server import Plain
 
@@ -68,8 +69,14 @@ def noise_in_a_score(privacy: ClientMechanism, rounds: int, *, rate: float) -> f
     return rate * total_noise(privacy) * math.sqrt(rounds) / privacy.sampling.expected_size
 
 
+def widths_by_rule(widest: int) -> list[int]:
+    """To how many of so many features a head may be projected: to all, or to a multiple of 100; the widest first."""
+    checks.at_least("features", widest, 1)
+    return [widest, *range((widest - 1) // WIDTHS * WIDTHS, 0, -WIDTHS)]
+
+
 def projection_by_rule(
-    limit: float, widest: int, upload: Callable[[int, int], float], *, rounds: int | None = None
+    limit: float, widths: Sequence[int], upload: Callable[[int, int], float], *, rounds: int | None = None
 ) -> tuple[int, int]:
     """How many features a head within an upload limit is projected to, and how many rounds learn it.
 
@@ -77,36 +84,25 @@ def projection_by_rule(
     ----------
     limit : float
         Bytes of vectors that a client may send in the whole run, on average.
-    widest : int
-        Features that there are; as many are projected to nothing.
+    widths : sequence of int
+        Numbers of features to choose from, the widest first.
     upload : function of features and rounds that learn
-        Bytes that such a run takes.
+        Bytes that such a run takes, its opening round and calibration included.
     rounds : int or None
         Rounds that learn, where another rule says how many. None, for sampled cohorts, makes room for 200 and then
         takes as many as fit, at most 1000.
-
-    Returns
-    -------
-    tuple of two int
-        The largest multiple of 100 features, or ``widest``, for which the rounds fit; and the rounds.
     """
     checks.positive("the upload limit", limit)
-    checks.at_least("features", widest, 1)
     needed = SAMPLED_ROUNDS if rounds is None else rounds
-    sizes = [widest, *range((widest - 1) // WIDTHS * WIDTHS, 0, -WIDTHS)]
-    size = next((size for size in sizes if upload(size, needed) <= limit), None)
-    if size is None:
+    width = next((width for width in widths if upload(width, needed) <= limit), None)
+    if width is None:
         raise InvalidInput(
-            f"the upload limit is {_megabits(limit)}, and {needed} rounds of {sizes[-1]} features take "
-            f"{_megabits(upload(sizes[-1], needed))}; raise the limit, or let fewer clients contribute to a round"
+            f"the upload limit is {human_megabits(limit)}, and {needed} rounds of {widths[-1]} features take "
+            f"{human_megabits(upload(widths[-1], needed))}; raise the limit, or let fewer clients contribute to a round"
         )
-    if rounds is not None:
-        return size, rounds
-    return size, next(n for n in range(MOST_SAMPLED_ROUNDS, 0, -1) if upload(size, n) <= limit)
-
-
-def _megabits(count: float) -> str:
-    return f"{8 * count / 1e6:.3g} Mbit"
+    if rounds is None:
+        rounds = next(n for n in range(MOST_SAMPLED_ROUNDS, 0, -1) if upload(width, n) <= limit)
+    return width, rounds
 
 
 def total_noise(privacy: ClientMechanism) -> float:
