@@ -26,7 +26,9 @@ def plan(
     ] = None,
     *,
     clients: Annotated[int | None, typer.Option(help="Number of enrolled clients, N.")] = None,
-    examples: Annotated[int | None, typer.Option(help="Examples that a client has, about; no setting needs it.")] = None,
+    examples: Annotated[
+        int | None, typer.Option(help="Examples that a client has, about; no setting needs it.")
+    ] = None,
     features: Annotated[
         int | None, typer.Option(help="Public features of an example, d: what the widest head sees.")
     ] = None,
@@ -114,14 +116,14 @@ def _print(made: Plan, examples: int | None, limit: float | None) -> None:
     each = "" if examples is None else f" with {examples} examples each, {clients * examples} in all"
     most = "" if limit is None else f"; at most {limit:g} Mbit of vectors a client"
     typer.echo(
-        f"{clients} clients{each}; ε = {promise.epsilon:g}, δ = {promise.delta:g}; {promise.dropouts:.0%} may drop out, "
-        f"{promise.colluders:.0%} may collude{most}\n"
+        f"{clients} clients{each}; ε = {promise.epsilon:g}, δ = {promise.delta:g}; {promise.dropouts:.0%} may drop "
+        f"out, {promise.colluders:.0%} may collude{most}\n"
     )
     _table(made.candidates)
     typer.echo(
         "\nMbit: of one client in the whole run, on average. ε of models: spare attempts included. ε of the server: "
-        "about a client\nat its limit of contributions. Harm: what the noise adds to the loss at most, in nats. Signal: "
-        "of one number over its noise."
+        "about a client\nat its limit of contributions. Harm: what the noise adds to the loss at most, in nats. "
+        "Signal: of one number over its noise."
     )
     for line in (*made.refused, *made.verdict):
         typer.echo(line)
@@ -155,7 +157,7 @@ def _row(number: int, one: Candidate) -> tuple[str, ...]:
         human_megabits(traffic.protocol_down),
         human_epsilon(one.released, 3),
         human_epsilon(one.server, 2),
-        "–" if one.harm is None else f"{one.harm:.2f}",
+        "–" if one.harm is None else f"{one.harm:.3f}",
         f"{one.signal:.3f}",
         "feasible" if one.feasible else "not feasible: " + "; ".join(one.reasons),
     )

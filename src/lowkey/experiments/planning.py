@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import tomli_w
 
@@ -53,7 +53,7 @@ FEW_FEATURES = 400
 _SAMPLED = 100
 _EVERYBODY_UP_TO = 500
 _RATIOS = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
-_BITS = (16, 20, 24, 28)
+_BITS: tuple[Literal[16, 20, 24, 28], ...] = (16, 20, 24, 28)
 _PROMISE = ("epsilon", "delta", "dropouts", "colluders")
 _SETTLED = ("noise_multiplier", "centring_noise", "max_contributions", "sampling", "rounds", "roster")
 _Module: TypeAlias = Callable[[Config], Any]
@@ -204,7 +204,7 @@ class Plan:
 
     @property
     def recommended(self) -> Candidate | None:
-        """The widest head worth running, up to 1500 features; with everybody, where that is, so that the server's ε is as small."""
+        """The widest head worth running, up to 1500 features; first with everybody, which keeps the server's ε small."""
         heads = [one for one in self.candidates if one.feasible and one.model == "head"]
         usual = [one for one in heads if (one.features or 0) <= USUAL_FEATURES] or heads
         return max(usual, key=lambda one: (one.everybody, one.numbers), default=None)
@@ -217,7 +217,7 @@ class Plan:
         for network in (one for one in self.candidates if one.model == "network" and not one.feasible):
             lines.append(
                 f"A network of {network.size} parameters cannot be learned by {clients} clients under this promise: "
-                f"{'; '.join(network.reasons)}, however small its ratio."
+                f"{'; '.join(network.reasons)}, even at ratio {network.config.codec.ratio:g}."
                 + (f" What can: {best.name}." if best else "")
             )
         if any(one.signal < ENOUGH_SIGNAL for one in self.candidates):
@@ -360,6 +360,7 @@ class _Maker:
         first = self._config(self.clients, "auto")
         self.projects = _projects(first)
         self.widest = wishes.features or (first.to_table()["model"]["features"] if self.projects else None)
+        self._config(self.clients, "auto", self.widest)  # refuses more features than there are
 
     def attempts(self) -> Iterator[tuple[str, Callable[[], Candidate]]]:
         """Each candidate, by what it is called where it cannot be made."""
@@ -455,10 +456,13 @@ class _Maker:
             known = config.task in TASKS
             size = model_shape(config.find_task().model(config.study)).size if known else PAPER_PARAMETERS
         resolved, shape = config.resolve(), ModelShape((size,))
+        assert resolved.privacy is not None
+        population = {"clients": self.clients, "cohort": config.federation.cohort}
         made = []
         for ratio in _RATIOS:
             codec = replace(resolved.codec, ratio=ratio)  # type: ignore[type-var]
-            settled, scheme = _with_room(replace(resolved, codec=codec), shape)
+            privacy = replace(resolved.privacy, bits=None).resolve(**population, ratio=ratio)
+            settled, scheme = _with_room(replace(resolved, codec=codec, privacy=privacy), shape)
             made.append(self._candidate("network", replace(config, codec=codec), settled, scheme, size, None, None))
             if made[-1].feasible:
                 break
@@ -481,7 +485,9 @@ class _Maker:
         events = planned_events(scheme, rounds + spare_attempts(rounds, privacy.spare_attempts))
         reasons = [] if signal >= ENOUGH_SIGNAL else [f"signal to noise {signal:.3f}, below {ENOUGH_SIGNAL:g}"]
         if self.limit is not None and needs.vectors_up > self.limit:
-            reasons.append(f"{human_megabits(needs.vectors_up)} of vectors, above the limit of {self.wishes.limit:g} Mbit")
+            reasons.append(
+                f"{human_megabits(needs.vectors_up)} of vectors, above the limit of {self.wishes.limit:g} Mbit"
+            )
         return Candidate(
             model=model,
             config=replace(config, privacy=replace(config.privacy, bits=privacy.bits)),

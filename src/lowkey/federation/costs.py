@@ -68,7 +68,7 @@ def protocol_bytes(terms: Terms) -> tuple[int, int]:
 
 
 def planned_events(scheme: Scheme, attempts: int) -> list[Event]:
-    """What so many attempts at rounds cost, the opening round and its own spare attempt included, where there is one."""
+    """What so many attempts at rounds cost, an opening round and its own spare attempt included."""
     event, opening = scheme.privacy.event(), scheme.at(1).privacy
     first, opened = opening.event(), opening.max_contributions
     if event is None or first is None:
