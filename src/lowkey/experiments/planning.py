@@ -204,7 +204,7 @@ class Plan:
 
     @property
     def recommended(self) -> Candidate | None:
-        """The widest head worth running, up to 1500 features; first with everybody, which keeps the server's ε small."""
+        """The widest head worth running, up to 1500 features; first with everybody, for a small ε of the server."""
         heads = [one for one in self.candidates if one.feasible and one.model == "head"]
         usual = [one for one in heads if (one.features or 0) <= USUAL_FEATURES] or heads
         return max(usual, key=lambda one: (one.everybody, one.numbers), default=None)
