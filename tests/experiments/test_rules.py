@@ -148,7 +148,7 @@ def test_projection_within_a_limit() -> None:
     assert projection_by_rule(50 + 300 * 200 - 1, [400, 300, 200], upload) == (200, 299)
     assert projection_by_rule(1e9, [400, 300], upload) == (400, MOST_SAMPLED_ROUNDS)
     assert projection_by_rule(50 + 300 * 20, [400, 300], upload, rounds=20) == (300, 20)
-    with pytest.raises(InvalidInput, match="200 rounds of 300 features take 0.48 Mbit; raise the limit"):
+    with pytest.raises(InvalidInput, match=r"200 rounds of 300 features take 0\.48 Mbit; raise the limit"):
         projection_by_rule(300 * 200, [400, 300], upload)
     with pytest.raises(InvalidInput, match="the upload limit is 0"):
         projection_by_rule(0, [100], upload)
