@@ -172,7 +172,7 @@ def adam(preset: Config) -> tuple[float, float]:
 def plain_rate(preset: Config) -> float:
     """The server's rate in a preset; none of them has momentum there."""
     assert isinstance(preset.server, Plain)
-    return preset.server.rate
+    return float(preset.server.rate)
 
 
 def measured(config: Config, directory: Path, score: str) -> dict[str, Any]:

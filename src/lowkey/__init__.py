@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         WholeUpdate,
     )
     from lowkey.errors import CannotContribute, LowkeyError
-    from lowkey.experiments import Config, RunDirectory, load_config
+    from lowkey.experiments import Config, Plan, RunDirectory, Wishes, load_config, plan
     from lowkey.federation import SCHEMES, Client, Federation, Schedule, Scheme, scheme
     from lowkey.learning import CentredHead, FullGradient, LinearHead, LocalSGD, Objective, RiskHead
     from lowkey.privacy import (
@@ -30,12 +30,10 @@ if TYPE_CHECKING:
         Epsilon,
         Event,
         Ledger,
-        Plan,
         Policy,
         affordable_rounds,
         calibrate_noise,
         make_sampling,
-        plan,
         released_epsilon,
         server_epsilon,
     )
@@ -60,12 +58,12 @@ _HOMES = {
         "AdjointDecoder", "ChunkedDCT", "LassoDecoder", "LayeredDecoder", "LowPassDCT", "RandomSubset", "WholeUpdate",
     ),
     "errors": ("CannotContribute", "LowkeyError"),
-    "experiments": ("Config", "RunDirectory", "load_config"),
+    "experiments": ("Config", "Plan", "RunDirectory", "Wishes", "load_config", "plan"),
     "federation": ("SCHEMES", "Client", "Federation", "Schedule", "Scheme", "scheme"),
     "learning": ("CentredHead", "FullGradient", "LinearHead", "LocalSGD", "Objective", "RiskHead"),
     "privacy": (
-        "ClientPrivacy", "Epsilon", "Event", "Ledger", "Plan", "Policy", "affordable_rounds", "calibrate_noise",
-        "make_sampling", "plan", "released_epsilon", "server_epsilon",
+        "ClientPrivacy", "Epsilon", "Event", "Ledger", "Policy", "affordable_rounds", "calibrate_noise",
+        "make_sampling", "released_epsilon", "server_epsilon",
     ),
     "report": ("write_report",),
     "server": (
@@ -117,6 +115,7 @@ __all__ = [
     "TailAverage",
     "Task",
     "WholeUpdate",
+    "Wishes",
     "affordable_rounds",
     "calibrate_noise",
     "load_config",

@@ -20,6 +20,12 @@ def human_bytes(count: float) -> str:
     return f"{count:.3g} TB"
 
 
+def human_megabits(count: float) -> str:
+    """A byte count in 10⁶ bits, to three digits or whole."""
+    megabits = 8 * count / 1e6
+    return f"{megabits:,.0f} Mbit" if megabits >= 100 else f"{megabits:.3g} Mbit"
+
+
 def human_epsilon(value: float | None, decimals: int = 4) -> str:
     """An ε, rounded up, or a dash if there is none."""
     return "–" if value is None else f"{round_up(value, decimals):.{decimals}f}"

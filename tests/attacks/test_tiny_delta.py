@@ -19,6 +19,7 @@ import pytest
 from scipy.special import ndtr
 
 from lowkey.errors import InvalidInput
+from lowkey.experiments import Wishes, plan
 from lowkey.privacy import (
     ClientPrivacy,
     Event,
@@ -28,7 +29,6 @@ from lowkey.privacy import (
     claimed_epsilon,
     group_epsilon,
     make_sampling,
-    plan,
     released_epsilon,
     search_epsilon,
     server_epsilon,
@@ -102,7 +102,7 @@ ENTRANCES: dict[str, Callable[[float], object]] = {
     "calibration": lambda delta: calibrate_noise(
         make_sampling("all", population=9, cohort=9), epsilon=2.0, delta=delta, rounds=2
     ),
-    "plan": lambda delta: plan(clients=100, epsilon=5.0, delta=delta, parameters=100, rounds=2, ratio=1.0),
+    "plan": lambda delta: plan(Wishes(clients=9, epsilon=2.0, delta=delta, features=2, parameters=9)),
 }
 
 

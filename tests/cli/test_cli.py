@@ -122,29 +122,6 @@ def test_clip_norm_from_public_data() -> None:
     assert "quantile" in error_of("privacy", "clip-norm", "demo/fl-cs-dp", "--quantile", 1.5)
 
 
-def test_privacy_plan() -> None:
-    base = ["privacy", "plan", "--clients", 20, "--epsilon", 8, "--parameters", 1_663_370, "--rounds", 50]
-    found = json_of(*base, "--ratio", 0.05)
-    assert found["signal_to_noise"] == pytest.approx(0.016, abs=5e-4)
-    assert (found["feasible"], found["event"]["roster"], found["shares"]) == (
-        False,
-        20,
-        {"min_survivors": 18, "honest": 16},
-    )
-    text = lowkey(*base).stdout
-    for part in (
-        "noise multiplier, z",
-        "20, 18, 16",
-        "0.01, 16634 of 1663370",
-        "44.5 kB",
-        "Not covered",
-        "doubtful",
-    ):
-        assert part in text
-    assert "below 0.05" in error_of(*base, "--delta", 0.1)
-    assert json_of(*base, "--delta", 0.1, "--allow-large-delta")["delta"] == 0.1
-
-
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [

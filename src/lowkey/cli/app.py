@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import lowkey
-from lowkey.cli import audit, data, demo, flower, presets, privacy, report, run, status
+from lowkey.cli import audit, data, demo, flower, plan, presets, privacy, report, run, status
 from lowkey.cli.output import extra_needed
 from lowkey.errors import LowkeyError
 
@@ -21,6 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("run")(run.run)
+app.command("plan")(plan.plan)
 app.command("demo")(demo.demo)
 app.command("report")(report.report)
 app.command("status")(status.status)

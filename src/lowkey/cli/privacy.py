@@ -1,4 +1,4 @@
-"""``lowkey privacy epsilon | calibrate | plan | clip-norm``."""
+"""``lowkey privacy epsilon | calibrate | clip-norm``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from lowkey.cli.output import JsonOption, SetOption, emit
-from lowkey.figures import human_bytes
 
 if TYPE_CHECKING:
     from lowkey.privacy import Event, Sampling
@@ -136,71 +135,6 @@ def calibrate(
         )
     event = replace(sampler.event(noise_multiplier), count=rounds + spare, unit=unit)
     _show(sampler, event, delta, participations, dropouts, colluders, as_json, found)
-
-
-@app.command("plan")
-def show_plan(
-    *,
-    clients: Clients,
-    epsilon: Annotated[float, typer.Option(help="Target ε, for people who see released models.")],
-    parameters: Annotated[int, typer.Option(help="Numbers in the model, n.")],
-    delta: Delta = 1e-5,
-    ratio: Annotated[float | None, typer.Option(help="Measurements over parameters, r; chosen by default.")] = None,
-    rounds: Annotated[int | None, typer.Option(help="Number of rounds; 100 or 200 by default.")] = None,
-    spare_attempts: SpareAttempts = None,
-    cohort: Annotated[int | None, typer.Option(help="Contributors of a round, q·N; chosen by default.")] = None,
-    sampling: SamplingOption = None,
-    dropouts: Dropouts = 0.1,
-    colluders: Colluders = 0.1,
-    bits: Annotated[int, typer.Option(help="Bits of one number on the wire.")] = 20,
-    allow_large_delta: LargeDelta = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Find settings that reach a target ε; show what they promise and cost, and whether they are worth running."""
-    from lowkey.privacy import guarantee_lines, plan
-
-    made = plan(
-        clients=clients,
-        epsilon=epsilon,
-        delta=delta,
-        parameters=parameters,
-        ratio=ratio,
-        rounds=rounds,
-        spare_attempts=_spare(spare_attempts),
-        cohort=cohort,
-        mode=sampling,
-        dropouts=dropouts,
-        colluders=colluders,
-        bits=bits,
-        allow_large_delta=allow_large_delta,
-    )
-    if as_json:
-        emit(made.to_json())
-        return
-    event = made.event
-    rows = {
-        "clients, contributors of a round": f"{clients}, {event.sampling_probability * clients:g} expected",
-        "chance to contribute, q": f"{event.sampling_probability:.6g}",
-        "rounds, spare attempts": f"{made.rounds}, {made.spare_attempts}",
-        "noise multiplier, z": f"{event.noise_multiplier:.4f} ({made.noise_without_spare:.4f} without spare attempts)",
-        "roster M, min. survivors t, honest κ": f"{event.roster}, {made.shares.min_survivors}, {made.shares.honest}",
-        "ratio, measurements": f"{made.ratio:g}, {made.measurements} of {parameters}",
-        "upload per member and round": f"{human_bytes(made.bytes_up_per_client)} (with an estimate of the protocol)",
-        "download per contributor and round": human_bytes(made.bytes_down_per_client),
-        "upload, download of the run": f"{human_bytes(made.bytes_up)}, {human_bytes(made.bytes_down)}",
-        "cost as in the paper's tables": f"{made.paper_megabits:.3f} Mbit per enrolled client",
-    }
-    for name, value in rows.items():
-        typer.echo(f"{name:36}{value}")
-    lines = guarantee_lines(
-        event,
-        released=made.released,
-        server=made.server,
-        participations=made.participations,
-        delta=delta,
-        shares=made.shares,
-    )
-    typer.echo("\n".join([*lines, made.verdict]))
 
 
 def _spare(chosen: int | None) -> int | Literal["auto"]:

@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from lowkey.experiments.checkpoints import Checkpoint, unpack
     from lowkey.experiments.feasibility import prospects
     from lowkey.experiments.norms import first_norms
+    from lowkey.experiments.planning import Candidate, Plan, Wishes, plan
     from lowkey.experiments.trackers import TRACKERS, open_tracker
 
 _HOMES = {
     "building": ("Experiment", "build", "server_parts", "trainer_of"),
     "checkpoints": ("Checkpoint", "unpack"),
     "norms": ("first_norms",),
+    "planning": ("Candidate", "Plan", "Wishes", "plan"),
     "feasibility": ("prospects",),
     "trackers": ("TRACKERS", "open_tracker"),
 }
@@ -35,16 +37,19 @@ __getattr__ = lazy_names(__name__, _HOMES)
 __all__ = [
     "FAILURE_FILE",
     "TRACKERS",
+    "Candidate",
     "Checkpoint",
     "Config",
     "Connection",
     "DeploymentSettings",
     "Experiment",
     "FederationSettings",
+    "Plan",
     "Published",
     "RunDirectory",
     "RuntimeSettings",
     "ServerParts",
+    "Wishes",
     "build",
     "evaluated_rounds",
     "find",
@@ -55,6 +60,7 @@ __all__ = [
     "open_tracker",
     "override",
     "parse",
+    "plan",
     "presets",
     "prospects",
     "read",

@@ -2,40 +2,53 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import lowkey.privacy as of_privacy  # its analysis is imported where a private run needs it
 from lowkey.experiments.config import Config
+from lowkey.federation import Scheme, events_at_limit, planned_events
 from lowkey.figures import human_epsilon
-from lowkey.privacy import Privacy, spare_attempts
+from lowkey.privacy import ClientMechanism, spare_attempts
+from lowkey.protocols import ModelShape
 
 
 def prospects(config: Config, num_coordinates: int) -> str | None:
     """Two lines about a resolved configuration and a model of this size: price, signal; None without privacy."""
-    scheme, settings, rounds = config.scheme(), config.privacy, config.schedule.last_round
-    promise = scheme.privacy.promise()
-    if promise is None or settings is None:
+    settings, rounds = config.privacy, config.schedule.last_round
+    if settings is None:
         return None
+    scheme = config.scheme()
+    if settings.centring:  # the price of a centre does not depend on its size
+        scheme = scheme.for_model(ModelShape((1, num_coordinates - 1), centre=1))
+    price = _price(scheme, rounds, spare_attempts(rounds, settings.spare_attempts))
+    return f"{price}\n{of_privacy.feasibility(signal_of(scheme, num_coordinates))}"
+
+
+def signal_of(scheme: Scheme, num_coordinates: int) -> float:
+    """Signal to noise of one number in the sum of a round of a private scheme, for a model of this size."""
+    privacy = scheme.privacy
+    promise = privacy.promise()
+    assert promise is not None  # the scheme is private
     measurements = scheme.operator(num_coordinates, 1).num_measurements
-    contributors = settings.persons or scheme.privacy.sampling.expected_size
-    signal = of_privacy.signal_to_noise(contributors, promise.noise_multiplier, measurements)
-    price = _price(scheme.privacy, rounds, spare_attempts(rounds, settings.spare_attempts))
-    return f"{price}\n{of_privacy.feasibility(signal)}"
+    contributors = privacy.settings.persons if isinstance(privacy, ClientMechanism) else None
+    return of_privacy.signal_to_noise(
+        contributors or privacy.sampling.expected_size, promise.noise_multiplier, measurements
+    )
 
 
-def _price(privacy: Privacy, rounds: int, spare: int) -> str:
+def _price(scheme: Scheme, rounds: int, spare: int) -> str:
     """What the rounds cost, what spare attempts add, and what the server may learn at the clients' limit."""
+    privacy = scheme.privacy
     event, limit, delta = privacy.event(), privacy.max_contributions, privacy.delta
     assert event is not None  # a scheme has noise
     alone, reserved = (
-        human_epsilon(of_privacy.claimed_epsilon([replace(event, count=n)], delta)) for n in (rounds, rounds + spare)
+        human_epsilon(of_privacy.claimed_epsilon(events, delta))
+        for events in (planned_events(scheme, rounds, failed_openings=0), planned_events(scheme, rounds + spare))
     )
     line = f"noise {event.noise_multiplier:.4f}: ε {alone} after {rounds} rounds"
     if spare:
         line += f", {reserved} if {spare} spare {'attempt is' if spare == 1 else 'attempts are'} needed"
     if limit is None:
         return f"{line}; clients have no limit, so ε for the server grows with every attempt"
-    server = human_epsilon(of_privacy.server_epsilon(event.noise_multiplier, limit, delta, coin=event.coin))
+    server = human_epsilon(of_privacy.server_view(events_at_limit(scheme), delta))
     early = ", as all do before the last round" if privacy.sampling.probability == 1 and limit < rounds else ""
     whom = "a client" if event.unit == "client" else f"one {event.unit} at a client"
     return f"{line}; {server} for the server, about {whom} that reaches its limit of {limit}{early}"

@@ -2,6 +2,7 @@
 
 from lowkey.federation.aggregation import AGGREGATORS, Part, Rule, block_size
 from lowkey.federation.client import Attendance, Client, explain
+from lowkey.federation.costs import Traffic, events_at_limit, planned_events, protocol_bytes, traffic, vectors_up
 from lowkey.federation.records import (
     Adverts,
     ClientState,
@@ -16,7 +17,18 @@ from lowkey.federation.records import (
     Survivors,
 )
 from lowkey.federation.round import drive, initial_state, released_model, round_flow
-from lowkey.federation.rules import average_by_rule, rounds_by_rule, with_rate
+from lowkey.federation.rules import (
+    CALIBRATION_ROUNDS,
+    CENTRING,
+    SAMPLED_ROUNDS,
+    average_by_rule,
+    noise_in_a_score,
+    projection_by_rule,
+    rounds_by_rule,
+    rounds_that_learn,
+    widths_by_rule,
+    with_rate,
+)
 from lowkey.federation.run import Federation, Schedule, StoppedBy, no_evaluation
 from lowkey.federation.schemes import (
     FAMILIES,
@@ -32,8 +44,11 @@ from lowkey.federation.schemes import (
 
 __all__ = [
     "AGGREGATORS",
+    "CALIBRATION_ROUNDS",
+    "CENTRING",
     "FAMILIES",
     "PARTS",
+    "SAMPLED_ROUNDS",
     "SCHEMES",
     "Adverts",
     "Attendance",
@@ -54,19 +69,29 @@ __all__ = [
     "Scheme",
     "StoppedBy",
     "Survivors",
+    "Traffic",
     "average_by_rule",
     "block_size",
     "drive",
+    "events_at_limit",
     "explain",
     "initial_state",
     "is_private",
     "no_evaluation",
+    "noise_in_a_score",
+    "planned_events",
+    "projection_by_rule",
+    "protocol_bytes",
     "released_model",
     "require_fit",
     "require_promise",
     "round_flow",
     "rounds_by_rule",
+    "rounds_that_learn",
     "scheme",
+    "traffic",
     "usual_parts",
+    "vectors_up",
+    "widths_by_rule",
     "with_rate",
 ]

@@ -7,9 +7,12 @@ known number of logits, whatever the data and the number of features. docs/priva
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from lowkey import checks
 from lowkey.errors import InvalidInput
+from lowkey.figures import human_megabits
 from lowkey.privacy import ClientMechanism, ClientPrivacy
 from lowkey.server import Plain
 
@@ -18,6 +21,12 @@ NOISE_IN_A_SCORE = 1.0
 LARGEST_STEP = 8.5
 """How far the model may move in a round if all clients agree: beyond it the last steps overshoot."""
 LEAST_ROUNDS = 60
+SAMPLED_ROUNDS = 200
+"""Rounds that a sampled run has at least, besides those for a centre and for calibration."""
+MOST_SAMPLED_ROUNDS = 1000
+"""As many as one would wait for, where an upload limit allows more."""
+WIDTHS = 100
+"""A projection within an upload limit has a multiple of so many features."""
 CENTRING = 0.05
 """Share of the budget for the mean features."""
 CALIBRATION_ROUNDS = 6
@@ -51,8 +60,49 @@ def rounds_by_rule(settings: ClientPrivacy, *, clients: int, calibration: int = 
 
 
 def rate_by_rule(privacy: ClientMechanism, rounds: int) -> float:
-    """The server's rate with which so many rounds of noise add up to κ in a score: κn/(s√T)."""
-    return NOISE_IN_A_SCORE * privacy.sampling.expected_size / (total_noise(privacy) * math.sqrt(rounds))
+    """The server's rate with which so many rounds of noise add up to κ in a score: κn/(s√T), in units of S."""
+    return NOISE_IN_A_SCORE / noise_in_a_score(privacy, rounds, rate=1.0)
+
+
+def noise_in_a_score(privacy: ClientMechanism, rounds: int, *, rate: float) -> float:
+    """Deviation of the noise in a score of a row of norm 1, in logits, after so many rounds: ηs√T/n, in units of S."""
+    return rate * total_noise(privacy) * math.sqrt(rounds) / privacy.sampling.expected_size
+
+
+def widths_by_rule(widest: int) -> list[int]:
+    """To how many of so many features a head may be projected: to all, or to a multiple of 100; the widest first."""
+    checks.at_least("features", widest, 1)
+    return [widest, *range((widest - 1) // WIDTHS * WIDTHS, 0, -WIDTHS)]
+
+
+def projection_by_rule(
+    limit: float, widths: Sequence[int], upload: Callable[[int, int], float], *, rounds: int | None = None
+) -> tuple[int, int]:
+    """How many features a head within an upload limit is projected to, and how many rounds learn it.
+
+    Parameters
+    ----------
+    limit : float
+        Bytes of vectors that a client may send in the whole run, on average.
+    widths : sequence of int
+        Numbers of features to choose from, the widest first.
+    upload : function of features and rounds that learn
+        Bytes that such a run takes, its opening round and calibration included.
+    rounds : int or None
+        Rounds that learn, where another rule says how many. None, for sampled cohorts, makes room for 200 and then
+        takes as many as fit, at most 1000.
+    """
+    checks.positive("the upload limit", limit)
+    needed = SAMPLED_ROUNDS if rounds is None else rounds
+    width = next((width for width in widths if upload(width, needed) <= limit), None)
+    if width is None:
+        raise InvalidInput(
+            f"the upload limit is {human_megabits(limit)}, and {needed} rounds of {widths[-1]} features take "
+            f"{human_megabits(upload(widths[-1], needed))}; raise the limit, or let fewer clients contribute to a round"
+        )
+    if rounds is None:
+        rounds = next(n for n in range(MOST_SAMPLED_ROUNDS, 0, -1) if upload(width, n) <= limit)
+    return width, rounds
 
 
 def total_noise(privacy: ClientMechanism) -> float:

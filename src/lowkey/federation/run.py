@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 from lowkey import checks
 from lowkey import privacy as accounting
 from lowkey.errors import BudgetExhausted, InvalidInput, RoundFailed
+from lowkey.federation.costs import events_at_limit
 from lowkey.federation.records import RoundOutcome, RoundRecord, RunState
 from lowkey.federation.round import drive, released_model, round_flow
 from lowkey.federation.schemes import Scheme
@@ -177,15 +178,8 @@ class Federation:
 
     def server_epsilon_limit(self) -> float | None:
         """The same about a client that reaches its limit in this run, which is all that it enforces; None without."""
-        privacy, opening = self.scheme.privacy, self.scheme.at(1).privacy
-        event, limit, first = privacy.event(), privacy.max_contributions, opening.event()
-        if event is None or limit is None or first is None:
-            return None
-        opened = 0
-        if first.noise_multiplier < event.noise_multiplier:  # then it is worst if a client gave all it may of the first
-            opened = min(limit, opening.max_contributions or limit)
-        own = [replace(kind, count=count) for kind, count in ((first, opened), (event, limit - opened)) if count]
-        return accounting.server_view([*self._of_other_runs(), *own], privacy.delta)
+        own = events_at_limit(self.scheme)
+        return accounting.server_view([*self._of_other_runs(), *own], self.scheme.privacy.delta) if own else None
 
     def _of_other_runs(self) -> list[accounting.Event]:
         return [entry.event for entry in self.ledger.entries if entry.run != self.ledger.run]

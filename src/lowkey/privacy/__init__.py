@@ -1,6 +1,6 @@
 """Client-level differential privacy: sampling, integers, noise, accounting, ledgers, policy, audit.
 
-The analysis (ε, plans, calibration) is imported on first use: clients that only clip, add noise and send do without it.
+The analysis (ε, calibration) is imported on first use: clients that only clip, add noise and send do without it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from lowkey.privacy.accounting import Epsilon, claimed_epsilon, released_epsilon
     from lowkey.privacy.auditing import OneRunBound, TwoWorldBound, one_run_bound, two_world_bound
     from lowkey.privacy.calibration import affordable_rounds, calibrate_noise
-    from lowkey.privacy.planning import Plan, feasibility, paper_megabits, plan, signal_to_noise
+    from lowkey.privacy.planning import ENOUGH_SIGNAL, LITTLE_SIGNAL, feasibility, paper_megabits, signal_to_noise
     from lowkey.privacy.proofs import NormBound
     from lowkey.privacy.statement import guarantee_lines
     from lowkey.privacy.views import group_epsilon, likely_participations, search_epsilon, server_epsilon, server_view
@@ -42,7 +42,7 @@ _HOMES = {
     "auditing": ("OneRunBound", "TwoWorldBound", "one_run_bound", "two_world_bound"),
     "accounting": ("Epsilon", "claimed_epsilon", "released_epsilon"),
     "calibration": ("affordable_rounds", "calibrate_noise"),
-    "planning": ("Plan", "feasibility", "paper_megabits", "plan", "signal_to_noise"),
+    "planning": ("ENOUGH_SIGNAL", "LITTLE_SIGNAL", "feasibility", "paper_megabits", "signal_to_noise"),
     "proofs": ("NormBound",),
     "statement": ("guarantee_lines",),
     "views": ("group_epsilon", "likely_participations", "search_epsilon", "server_epsilon", "server_view"),
@@ -50,6 +50,8 @@ _HOMES = {
 __getattr__ = lazy_names(__name__, _HOMES)
 
 __all__ = [
+    "ENOUGH_SIGNAL",
+    "LITTLE_SIGNAL",
     "SAMPLINGS",
     "AdaptiveClip",
     "Bounded",
@@ -72,7 +74,6 @@ __all__ = [
     "OneRunBound",
     "Open",
     "Participation",
-    "Plan",
     "PoissonSampling",
     "Policy",
     "Privacy",
@@ -95,7 +96,6 @@ __all__ = [
     "noisy_square",
     "one_run_bound",
     "paper_megabits",
-    "plan",
     "released_epsilon",
     "require_delta",
     "require_small_delta",

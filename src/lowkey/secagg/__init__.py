@@ -16,7 +16,16 @@ something false.) One attempt:
 from lowkey.secagg.client import MemberState, Stage, advertise, blinding, check_delivery, confirm, mask, reveal, share
 from lowkey.secagg.encoding import decode, encode
 from lowkey.secagg.keys import Identity, VerifyKeys, is_signed_by
-from lowkey.secagg.messages import Advert, Confirmation, Delivery, Masked, Revealed, SealedShares, view_digest
+from lowkey.secagg.messages import (
+    Advert,
+    Confirmation,
+    Delivery,
+    Masked,
+    Revealed,
+    SealedShares,
+    example_messages,
+    view_digest,
+)
 from lowkey.secagg.packing import pack, packed_size, unpack
 from lowkey.secagg.server import Tally, Unmasked, accept_adverts, accept_confirmations, deliver, unmask
 from lowkey.secagg.session import Session, session_graph
@@ -44,6 +53,7 @@ __all__ = [
     "decode",
     "deliver",
     "encode",
+    "example_messages",
     "is_signed_by",
     "mask",
     "pack",

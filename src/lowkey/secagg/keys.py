@@ -23,6 +23,7 @@ VerifyKeys: TypeAlias = Mapping[ClientId, bytes]
 
 KEY_BYTES = 32
 NONCE_BYTES = 12
+TAG_BYTES = 16
 
 
 def random_bytes(source: BitSource, count: int) -> bytes:

@@ -11,11 +11,13 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
 from lowkey.errors import InvalidInput
 from lowkey.secagg.encoding import encode
-from lowkey.secagg.keys import KEY_BYTES, Identity, VerifyKeys, is_signed_by
+from lowkey.secagg.keys import KEY_BYTES, NONCE_BYTES, TAG_BYTES, Identity, VerifyKeys, is_signed_by
 from lowkey.secagg.session import VERSION, Session, be32
+from lowkey.secagg.shamir import SHARE_BYTES
 from lowkey.types import ClientId, Words
 
 SIGNATURE_BYTES = 64
@@ -88,6 +90,39 @@ class Revealed:
     seed_shares: dict[ClientId, bytes] = field(repr=False)
     mask_shares: dict[ClientId, bytes] = field(repr=False)
     signature: bytes
+
+
+class Examples(NamedTuple):
+    """One message of each kind, as long as they are when nobody drops out, and empty of meaning."""
+
+    advert: Advert
+    shares: SealedShares
+    delivery: Delivery
+    masked: Masked
+    confirmation: Confirmation
+    revealed: Revealed
+
+
+def example_messages(session: Session) -> Examples:
+    """Messages of the size that those of a session have, to count bytes before there are any."""
+    signature, member = bytes(SIGNATURE_BYTES), session.roster[0]
+    peers = sorted(session.neighbours_of(member))
+    sealed = dict.fromkeys(peers, bytes(NONCE_BYTES + 2 * SHARE_BYTES + TAG_BYTES))
+    commitments = dict.fromkeys(peers, 2 * commit(b""))
+    return Examples(
+        advert=Advert(
+            sender=member,
+            sealing_key=bytes(KEY_BYTES),
+            mask_key=bytes(KEY_BYTES),
+            seed_digest=seed_digest(b""),
+            signature=signature,
+        ),
+        shares=SealedShares(sealed=sealed, commitments=commitments, signature=signature),
+        delivery=Delivery(sharers=session.roster, sealed=sealed, commitments=commitments),
+        masked=Masked(signature=signature),
+        confirmation=Confirmation(sender=member, signature=signature),
+        revealed=Revealed(seed_shares=dict.fromkeys(peers, bytes(SHARE_BYTES)), mask_shares={}, signature=signature),
+    )
 
 
 def sign_advert(
