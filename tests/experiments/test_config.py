@@ -23,7 +23,7 @@ PRIVATE: dict[str, Any] = {
     "privacy": {"clip_norm": 0.5, "noise_multiplier": 1.5},
 }
 OPEN: dict[str, Any] = {"federation": {"scheme": "fl-std", "clients": 50, "cohort": 5}}
-IMAGES = [name for name in presets() if name.startswith("fashion-mnist/") and "/paper/" not in name]
+IMAGES = [name for name in presets() if name.startswith("fashion-mnist/fl-")]
 THE_PAPERS = "fashion-mnist/paper/fl-cs-r0.05"
 
 
