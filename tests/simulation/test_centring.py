@@ -12,7 +12,7 @@ import torch.nn.functional as F
 
 import lowkey
 from lowkey.errors import InvalidInput
-from lowkey.federation import Federation, Schedule, Scheme, initial_state
+from lowkey.federation import Federation, Schedule, Scheme, events_at_limit, initial_state
 from lowkey.learning import CentredHead, FullGradient, HeadTrainer, model_shape, model_vector
 from lowkey.privacy import Ledger, claimed_epsilon
 from lowkey.rng import OSSecrets, ReplaySecrets
@@ -156,3 +156,20 @@ def test_sparse_rows_are_refused() -> None:
     trainer = HeadTrainer(CentredHead(FEATURES, CLASSES), [(rows, np.zeros(FEATURES, int))], FullGradient())
     with pytest.raises(InvalidInput, match="sparse"):
         trainer.train(np.zeros(trainer.num_coordinates, np.float32), 0, np.random.default_rng(0))
+
+
+def test_the_servers_limit_counts_the_dearest_that_a_client_may_give() -> None:
+    """Few rounds are dearer than the centre: a client may have missed that, and given rounds up to its limit."""
+    for centring, dearer in ((0.02, True), (0.4, False)):
+        scheme = made("fl-std-dp", centring=centring)
+        usual, first = scheme.privacy.event(), scheme.at(1).privacy.event()
+        limit = scheme.privacy.max_contributions
+        assert usual is not None
+        assert first is not None
+        assert limit is not None
+        assert (usual.noise_multiplier < first.noise_multiplier) is dearer
+        counts = [(event.noise_multiplier, event.count) for event in events_at_limit(scheme)]
+        if dearer:
+            assert counts == [(usual.noise_multiplier, limit)]
+        else:
+            assert counts == [(first.noise_multiplier, 2), (usual.noise_multiplier, limit - 2)]
