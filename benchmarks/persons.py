@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import statistics
 import tempfile
@@ -27,26 +26,15 @@ from typing import Any
 import tomli_w
 
 from lowkey.experiments import Config, load_config
-from lowkey.privacy import ClientMechanism
 from lowkey.simulation import run, run_audit
 
 PRESET = "hospital/sih-sus/private-persons"
-LOGITS = 0.6
 OPEN = ("federation.scheme=fl-std", "schedule.rounds=600", "server.rate=6", "schedule.evaluate_every=100")
 
 
 def private(epsilon: float, changes: list[str]) -> Config:
     """The preset at this ε, with the rate that follows."""
-    config = load_config(PRESET, [*changes, f"privacy.epsilon={epsilon}"])
-    mechanism = config.scheme().privacy
-    assert isinstance(mechanism, ClientMechanism)
-    noise = (
-        mechanism.clip_norm
-        * mechanism.noise_multiplier
-        * math.sqrt(mechanism.sampling.roster_size / mechanism.shares.honest)
-    )
-    rate = LOGITS * mechanism.contributors / (noise * math.sqrt(config.schedule.last_round))
-    return load_config(config, [f"server.rate={rate:.3g}"])
+    return load_config(PRESET, [*changes, f"privacy.epsilon={epsilon}"])
 
 
 def without_privacy(changes: list[str]) -> Config:

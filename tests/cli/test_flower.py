@@ -145,6 +145,6 @@ def test_status_of_a_node_tells_how_much_of_its_limits_is_used(tmp_path: Path) -
             ledger.join("my-study/0123", number, 0, noise_multiplier=1.0)
     told = call("status", str(home))
     assert "2 of 25 participations" in told
-    assert f"{human_epsilon(server_epsilon(1.0, 2, 1e-5))} of 33.11 towards the server" in told
+    assert f"{human_epsilon(server_epsilon(1.0, 2, 1e-5))} of 3.32 towards the server" in told
     found = json.loads(call("status", str(home), "--json"))
     assert (found["participations"], found["contributed"]) == (2, True)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from lowkey.deployment.apps import app_hash, new_app, preset_app
 from lowkey.errors import ConfigError
 from lowkey.flower.node import read_app_config
+from lowkey.learning import make_trainer
 from tests.conftest import tiny_config
 
 
@@ -97,3 +100,22 @@ def test_what_is_no_app_has_no_hash(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[[")
     with pytest.raises(ConfigError, match="Flower can ship"):
         app_hash(tmp_path)
+
+
+def test_the_model_of_a_new_app_learns_from_patients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows by public limits, none longer than 1, and one update for each patient."""
+    app = new_app(tmp_path / "my-hospitals")
+    monkeypatch.syspath_prepend(str(app))
+    config = read_app_config(app / "my_hospitals" / "lowkey.toml")
+    numbers = np.array([[18.0, 60.0, 0.0], [100.0, 200.0, 20.0], [500.0, -9.0, 7.0], [40.0, 120.0, 1.0]])
+    np.savez(tmp_path / "patients.npz", numbers=numbers, outcomes=[0, 1, 1, 0], patients=[7, 8, 8, 9])
+    task = config.find_task()
+    examples = task.data_at(config.study, {"data": str(tmp_path / "patients.npz"), "client": 0})
+    assert np.linalg.norm(examples[0], axis=1).max() == pytest.approx(1, abs=1e-6)
+    head = task.model(config.study)
+    trainer: Any = make_trainer(head, [examples], config.training, persons_by="ids")
+    (updates,) = trainer.train_persons(np.zeros(trainer.num_coordinates, np.float32), 0, np.random.default_rng(0))
+    assert updates.shape == (3, 8)
+    assert config.to_table()["server"]["rate"] > 0  # by rule
+    assert config.privacy is not None
+    assert config.privacy.unit == "person"

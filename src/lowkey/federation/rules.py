@@ -18,6 +18,8 @@ from lowkey.server import Plain
 
 NOISE_IN_A_SCORE = 1.0
 """κ, the noise of the final model in a score, in logits: what is learned is as large as that allows."""
+NOISE_OF_PERSONS = 0.6
+"""The same where persons are the unit: they are many, so that more of what is learned is signal."""
 LARGEST_STEP = 8.5
 """How far the model may move in a round if all clients agree: beyond it the last steps overshoot."""
 LEAST_ROUNDS = 60
@@ -61,12 +63,13 @@ def rounds_by_rule(settings: ClientPrivacy, *, clients: int, calibration: int = 
 
 def rate_by_rule(privacy: ClientMechanism, rounds: int) -> float:
     """The server's rate with which so many rounds of noise add up to κ in a score: κn/(s√T), in units of S."""
-    return NOISE_IN_A_SCORE / noise_in_a_score(privacy, rounds, rate=1.0)
+    wanted = NOISE_OF_PERSONS if privacy.settings.unit == "person" else NOISE_IN_A_SCORE
+    return wanted / noise_in_a_score(privacy, rounds, rate=1.0)
 
 
 def noise_in_a_score(privacy: ClientMechanism, rounds: int, *, rate: float) -> float:
     """Deviation of the noise in a score of a row of norm 1, in logits, after so many rounds: ηs√T/n, in units of S."""
-    return rate * total_noise(privacy) * math.sqrt(rounds) / privacy.sampling.expected_size
+    return rate * total_noise(privacy) * math.sqrt(rounds) / privacy.contributors
 
 
 def widths_by_rule(widest: int) -> list[int]:
@@ -147,10 +150,10 @@ def with_rate(
     """
     if server.rate != "auto":
         return server
-    if settings is None or rounds is None or settings.clip != "normalise":
+    if settings is None or rounds is None or (settings.clip != "normalise" and settings.unit != "person"):
         raise InvalidInput(
-            "server.rate is 'auto', which is a rule for private heads: it needs privacy.clip = 'normalise' and the "
-            "number of rounds; set those, or the rate itself"
+            "server.rate is 'auto', which is a rule for private heads: it needs privacy.clip = 'normalise' (or "
+            "privacy.unit = 'person') and the number of rounds; set those, or the rate itself"
         )
     learning = rounds_that_learn(rounds, settings, calibration)
     return replace(server, rate=rate_by_rule(_mechanism(settings, clients, cohort), learning) / settings.norm)
