@@ -172,7 +172,8 @@ def main() -> None:
         middle = {s: statistics.median(t.get(s, 0.0) for t in taken) for s in STAGES}
         print(f"{name:>14}  " + "  ".join(f"{stage} {value:.3f}" for stage, value in middle.items()))
     if options.json:
-        result = {"command": "python " + " ".join(["-m benchmarks.round", *sys.argv[1:]]), "seconds": seconds,
+        said = ["PYTHON" if options.pfl and word == str(options.pfl) else word for word in sys.argv[1:]]
+        result = {"command": "python " + " ".join(["-m benchmarks.round", *said]), "seconds": seconds,
                   "times_as_fast_as": ratios}  # fmt: skip
         options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 

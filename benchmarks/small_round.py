@@ -154,7 +154,8 @@ def main() -> None:
         print(f"{name:<10}  {statistics.median(ratios):6.2f} times as fast as {reference} "
               f"({min(ratios):.2f} to {max(ratios):.2f})")  # fmt: skip
     if options.json:
-        result = {"command": "python " + " ".join(["-m benchmarks.small_round", *sys.argv[1:]]), "passes": passes}
+        said = ["PYTHON" if options.pfl and word == str(options.pfl) else word for word in sys.argv[1:]]
+        result = {"command": "python " + " ".join(["-m benchmarks.small_round", *said]), "passes": passes}
         options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     return None
 
