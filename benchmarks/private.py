@@ -47,6 +47,7 @@ def rows() -> dict[str, dict[str, tuple[str, tuple[str, ...]]]]:
         "fashion ε=3": (private, ("privacy.epsilon=3.0",)),
         "fashion ε=8": (private, ("privacy.epsilon=8.0",)),
         "fashion without privacy": ("fashion-mnist/head", ()),
+        "fashion without privacy, 1000 rounds": ("fashion-mnist/head", ("schedule.rounds=1000",)),
     }
     small: dict[str, tuple[str, tuple[str, ...]]] = {"fashion small ε=1": ("fashion-mnist/private-small", ())}
     hospital: dict[str, tuple[str, tuple[str, ...]]] = {}

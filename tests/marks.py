@@ -8,6 +8,7 @@ PROCESSES = {
     "deployment/test_processes.py",
     "deployment/test_proxy.py",
     "e2e/test_own_study.py",
+    "e2e/test_three_hospitals.py",
     "flower/test_ray.py",
     "deployment/test_warm.py",
 }
@@ -16,6 +17,7 @@ PROCESSES = {
 SLOW = {
     "attacks/test_a_pool_that_never_ends.py::test_an_audit_that_is_stopped_ends_though_a_worker_does_not_hear_it",
     "cli/test_audit.py::test_an_audit_that_is_stopped_ends_with_its_workers",
+    "analytics/test_pages.py::test_the_statistics_of_the_page_are_asked",
     "attacks/test_malformed_vectors.py::test_a_malformed_vector_is_a_dropout_of_its_sender",
     "attacks/test_renamed_runs.py::test_a_new_name_for_every_attempt_gives_nothing_beyond_the_limit",
     "attacks/test_lying_server.py::test_no_strategy_gets_more_than_one_sum",

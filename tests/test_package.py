@@ -18,17 +18,19 @@ ROOT = Path(lowkey.__file__).parent
 LEAVES = {
     "checks", "durable", "errors", "extras", "figures", "lazy", "protocols", "registry", "rng", "timing", "types",
 }  # fmt: skip
-CORE = {"codec", "features", "privacy", "secagg", "server"}
+CORE = {"analytics", "codec", "features", "privacy", "secagg", "server"}
 MAY_IMPORT: dict[str, set[str]] = {
     "codec": LEAVES,
+    "analytics": LEAVES,
+    "tabular": LEAVES | {"analytics"},
     "features": LEAVES,
     "privacy": LEAVES,
     "secagg": LEAVES,
     "server": LEAVES | {"codec"},
     "federation": LEAVES | CORE,
-    "learning": LEAVES,
-    "tasks": LEAVES | {"features", "learning"},
-    "experiments": LEAVES | CORE | {"federation", "learning", "tasks"},
+    "learning": LEAVES | {"analytics"},
+    "tasks": LEAVES | {"analytics", "features", "learning", "tabular"},
+    "experiments": LEAVES | CORE | {"federation", "learning", "tabular", "tasks"},
 }
 for _room in ("simulation", "report", "deployment"):
     MAY_IMPORT[_room] = MAY_IMPORT["experiments"] | {"experiments"}
@@ -44,7 +46,7 @@ HOMES = {
     "rich": {"cli"},
     "tensorboard": {"experiments"},
     "pydantic": {"experiments"},
-    "polars": {"tasks"},
+    "polars": {"tabular", "tasks"},
     "sklearn": {"tasks"},
 }
 
@@ -135,6 +137,10 @@ UP_TO_FEDERATION = (
 )
 TASKS = "import lowkey.tasks, lowkey.learning; lowkey.Task, lowkey.LocalSGD(), lowkey.tasks.TASKS['mortality'].scores"
 FEATURES = "import lowkey.features; lowkey.features.FEATURES['scattering']().digest"
+MAP = (
+    "from lowkey.tasks import TASKS, Study; from lowkey.tasks.fashion_mnist import ImageModelSettings;"
+    "assert TASKS['fashion-mnist'].features_of(Study(model=ImageModelSettings(kind='head')))"
+)
 HELP = (
     "from lowkey.cli.app import app; from typer.testing import CliRunner;"
     "assert CliRunner().invoke(app, ['--help']).exit_code == 0"
@@ -153,11 +159,20 @@ RUN = (
         (UP_TO_FEDERATION, {"torch", "matplotlib", "typer", "pydantic", "polars", "sklearn"}),
         (TASKS, {"torch", "matplotlib", "typer", "pydantic", "polars", "sklearn", "scipy"}),
         (FEATURES, {"torch", "scipy", "matplotlib", "pydantic"}),
+        (MAP, {"torch", "scipy", "matplotlib", "pydantic"}),
         (HELP, {"torch", "matplotlib", "scipy", "dp_accounting", "pydantic", "polars", "sklearn"}),
         (DEPLOYMENT, {"flwr", "torch", "numpy", "cryptography", "pydantic"}),
         (RUN, {"dp_accounting", "scipy.stats", "numba", "flwr", "matplotlib", "polars", "sklearn"}),
     ],
-    ids=["everything up to federation", "tasks", "features", "help", "deployment", "a run without privacy"],
+    ids=[
+        "everything up to federation",
+        "tasks",
+        "features",
+        "the map of a task",
+        "help",
+        "deployment",
+        "a run without privacy",
+    ],
 )
 def test_what_is_not_needed_is_not_imported(code: str, heavy: set[str]) -> None:
     check = f"{code}; import sys; found = {heavy!r} & set(sys.modules); assert not found, found"

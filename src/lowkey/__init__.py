@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lowkey.errors import CannotContribute, LowkeyError
     from lowkey.experiments import Config, Plan, RunDirectory, Wishes, load_config, plan
     from lowkey.federation import SCHEMES, Client, Federation, Schedule, Scheme, scheme
-    from lowkey.learning import CentredHead, FullGradient, LinearHead, LocalSGD, Objective, RiskHead
+    from lowkey.learning import CentredHead, FullGradient, LinearHead, LocalSGD, Objective, Personal, RiskHead
     from lowkey.privacy import (
         ClientPrivacy,
         Epsilon,
@@ -60,7 +60,7 @@ _HOMES = {
     "errors": ("CannotContribute", "LowkeyError"),
     "experiments": ("Config", "Plan", "RunDirectory", "Wishes", "load_config", "plan"),
     "federation": ("SCHEMES", "Client", "Federation", "Schedule", "Scheme", "scheme"),
-    "learning": ("CentredHead", "FullGradient", "LinearHead", "LocalSGD", "Objective", "RiskHead"),
+    "learning": ("CentredHead", "FullGradient", "LinearHead", "LocalSGD", "Objective", "Personal", "RiskHead"),
     "privacy": (
         "ClientPrivacy", "Epsilon", "Event", "Ledger", "Policy", "affordable_rounds", "calibrate_noise",
         "make_sampling", "released_epsilon", "server_epsilon",
@@ -101,6 +101,7 @@ __all__ = [
     "LowkeyError",
     "Momentum",
     "Objective",
+    "Personal",
     "Plain",
     "Plan",
     "Policy",

@@ -63,14 +63,6 @@ def read_table(path: Path, **needed: type) -> dict[str, Any]:
     return table
 
 
-def read_numbers(path: Path) -> dict[str, int]:
-    """A table of whole numbers, as :func:`read_table` reads it."""
-    table = read_table(path)
-    if any(type(value) is not int for value in table.values()):
-        raise InvalidInput(f"{path} is damaged (it holds something else than whole numbers)")
-    return table
-
-
 def _no_number(text: str) -> NoReturn:
     raise ValueError(f"{text} is no number")
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from lowkey.types import ClientId, Evaluation, FloatArray
 
 if TYPE_CHECKING:  # for type checking only: the seams depend on no room
+    from lowkey.analytics import Question
     from lowkey.codec.result import Decoded
     from lowkey.federation.aggregation import Part
     from lowkey.federation.records import Reply, Request
@@ -194,6 +195,16 @@ class PersonTrainer(Trainer, Protocol):
     def train_persons(
         self, weights: FloatArray, client: ClientId, rng: np.random.Generator
     ) -> Iterator[FloatArray]: ...
+
+
+class Respondent(Protocol):
+    """Answers questions from a client's own rows; see :mod:`lowkey.analytics`.
+
+    ``answers`` gives blocks of vectors, a row for each protected unit: the client itself, or each person at it. It
+    raises :class:`lowkey.errors.CannotContribute` when the client's rows cannot answer.
+    """
+
+    def answers(self, question: Question, weights: FloatArray, client: ClientId) -> Iterator[NDArray[np.float64]]: ...
 
 
 class Keys(Protocol):

@@ -39,12 +39,17 @@ def test_from_nothing_to_an_approved_app(tmp_path: Path) -> None:
     digest = call("flower", "fingerprint", str(tmp_path / "my-study")).strip()
     approved = call("flower", "approve", str(tmp_path / "my-study"), "--home", str(homes[0]))
     assert digest in approved
+    assert "features  those of the app's own task, my_study.task: read its code" in approved
     assert "written with the app's own limits: review it" in approved
     policy = homes[0] / "policy.toml"
     assert policy.read_text() == (tmp_path / "my-study/policy.toml").read_text()
     policy.write_text(policy.read_text().replace("max_participations = 25", "max_participations = 3"))
     assert "is kept as it is" in call("flower", "approve", str(tmp_path / "my-study"), "--home", str(homes[0]))
     assert "max_participations = 3" in policy.read_text()
+    settings = tmp_path / "my-study/my_study/lowkey.toml"
+    settings.write_text(settings.read_text() + "\n[evaluation]\nwhere = 'clients'\n")
+    again = call("flower", "approve", str(tmp_path / "my-study"), "--home", str(homes[0]))
+    assert "asks      how the model scores this node's own test rows, at the end" in again
     assert "ca.crt" in call("flower", "certificates", str(tmp_path / "tls"), "--host", "127.0.0.1")
 
 

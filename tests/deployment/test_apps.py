@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lowkey.deployment.apps import app_hash, new_app, preset_app
+from lowkey.deployment.apps import app_config, app_features, app_hash, new_app, preset_app
 from lowkey.errors import ConfigError
 from lowkey.flower.node import read_app_config
 from lowkey.learning import make_trainer
+from lowkey.tasks.fashion_mnist.maps import feature_map
 from tests.conftest import tiny_config
 
 
@@ -35,6 +36,13 @@ def test_an_app_of_a_preset_carries_its_settings(tmp_path: Path) -> None:
     preset_app(tmp_path / "app", config)
     assert read_app_config(tmp_path / "app/preset/lowkey.toml").federation == config.federation
     assert not (tmp_path / "app/preset/task.py").exists()
+
+
+def test_an_app_of_a_preset_says_what_its_model_sees(tmp_path: Path) -> None:
+    images, head = tiny_config("demo/fl-cs"), tiny_config("demo/private", "model.features=12")
+    assert app_features(app_config(preset_app(tmp_path / "images", images))) == "the data as they are"
+    features = app_features(app_config(preset_app(tmp_path / "head", head)))
+    assert features == f"scattering, 12 numbers of an image, sha256 {feature_map(12).digest}"
 
 
 @pytest.mark.parametrize("name", ["Hospitals", "3hospitals", "a_b", "a.b", "ä", "-a"])

@@ -103,3 +103,21 @@ def test_what_is_made_is_trusted_whatever_the_umask(tmp_path: Path, mask: int) -
         os.umask(before)
     for node in (tmp_path / "home/nodes").iterdir():
         require_own(node)
+
+
+@pytest.mark.parametrize(
+    ("preset", "changes"),
+    [
+        ("fashion-mnist/private", []),
+        ("hospital/sih-sus/private", []),
+        ("hospital/sih-sus/private", ["evaluation.where=clients", "evaluation.every=10", "privacy.asking=0.5"]),
+    ],
+)
+def test_the_default_policy_takes_every_release_of_its_own_app(preset: str, changes: list[str]) -> None:
+    """Also those with less noise than usual rounds have: a centre, answers to questions."""
+    config = load_config(preset, changes)
+    policy, scheme = policy_of(config), config.priced_scheme()
+    assert config.privacy is not None
+    for number, phase in scheme.phases.items():
+        policy.check(phase.terms(3, number))
+    assert policy.max_epsilon == pytest.approx(config.privacy.epsilon, abs=0.02)

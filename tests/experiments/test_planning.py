@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from lowkey import secagg
+from lowkey.analytics import ScoreQuestion, error_of, well_binned
 from lowkey.errors import InvalidInput
 from lowkey.experiments import Plan, Wishes, load_config, plan
-from lowkey.federation import protocol_bytes, scheme
-from lowkey.privacy import ClientPrivacy
+from lowkey.federation import protocol_bytes, scheme, total_noise
+from lowkey.privacy import ClientMechanism, ClientPrivacy, make_sampling
 from lowkey.rng import OSSecrets
 from lowkey.secagg import Advert, Confirmation, Identity, Masked, Revealed, SealedShares, Session
 
@@ -40,8 +42,9 @@ def test_what_does_not_fit_is_told_with_the_reason(images: Plan) -> None:
     assert (network.size, network.features, network.harm, network.feasible) == (1_663_370, None, None, False)
     assert "170 rounds of 100 features take" in images.refused[0]
     told = " ".join(images.verdict)
-    assert "A network of 1663370 parameters cannot be learned by 6000 clients" in told
-    assert "What can: head, 400 features." in told
+    assert "A network of 1663370 parameters does not keep to the limit: 1.77 Mbit of vectors, above" in told
+    assert "cannot be learned" not in told
+    assert "even at ratio 0.01. What can be run: head, 400 features." in told
 
 
 def test_few_clients_learn_small_heads_and_no_network() -> None:
@@ -64,6 +67,17 @@ def test_hopeless_plans_say_how_many_clients_would_do() -> None:
     fewer = plan(Wishes(clients=enough - 2, features=400, epsilon=1.0)).recommended
     assert more is not None
     assert fewer is None
+
+
+def test_few_clients_with_many_examples_are_told_of_the_other_unit() -> None:
+    """What counts is how many there are of whatever is hidden."""
+    few = Wishes(clients=20, features=400, epsilon=1.0)
+    (enough,) = (int(word) for word in plan(few).verdict[-1].split() if word.isdigit() and word != "400")
+    advice = {n: plan(replace(few, examples=n)).verdict[-1] for n in (enough // 20 - 1, enough // 20 + 1)}
+    least, most = advice.values()
+    assert "person" not in least
+    assert f"There are {20 * (enough // 20 + 1)} examples" in most
+    assert "privacy.unit = 'person' makes them count" in most
 
 
 def test_a_limit_sizes_the_head_of_everybody_too() -> None:
@@ -141,3 +155,45 @@ def sizes_of_one_sum(session: Session) -> tuple[int, int]:
     ]
     sent = sum(len(secagg.encode(kind, message)) for kind, message in [*up, (Revealed, revealed)])
     return sent, sum(len(secagg.encode(kind, message)) for kind, message in down)
+
+
+def test_what_clients_can_be_asked_is_told() -> None:
+    """Of many clients, ranges; of few, none. A tighter error, and hiding clients and not persons, takes more ε."""
+    many = plan(Wishes(clients=5011, features=90, epsilon=1.0, examples=250)).askable
+    few = plan(Wishes(clients=60, features=30, epsilon=1.0, examples=250)).askable
+    tight = plan(Wishes(clients=5011, features=90, epsilon=1.0, examples=250, auroc_error=0.01)).askable
+    assert many.range_error == pytest.approx(few.range_error * 60 / 5011, rel=0.05)
+    assert "they can be asked for" in many.sentences[0]
+    assert "take public limits" in few.sentences[0]
+    assert many.auroc_error is not None
+    assert many.epsilon_clients is not None
+    assert many.epsilon_persons is not None
+    assert few.epsilon_clients is not None
+    assert tight.epsilon_clients is not None
+    assert many.epsilon_persons < many.epsilon_clients < min(tight.epsilon_clients, few.epsilon_clients)
+    unknown = plan(Wishes(clients=60, features=30, epsilon=1.0)).askable
+    assert unknown.auroc_error is unknown.epsilon_clients is None
+    assert "--examples" in unknown.sentences[1]
+
+
+def test_the_least_epsilon_gives_the_wanted_error() -> None:
+    """An evaluation that has this ε for itself, with a spare attempt, has the noise at which the error is as wanted."""
+    asked = plan(Wishes(clients=410, features=90, epsilon=1.0, examples=200, auroc_error=0.05)).askable
+    assert asked.epsilon_clients is not None
+    config = load_config(
+        "hospital/synthetic/private",
+        ["schedule={rounds=0, calibration=0}", 'evaluation.where="clients"', "federation={scheme='fl-std-dp', "
+         "clients=410, cohort=410}", f"privacy.epsilon={asked.epsilon_clients}"],
+    )  # fmt: skip
+    assert config.privacy is not None
+    everybody = make_sampling("all", population=410, cohort=410)
+    noise = total_noise(ClientMechanism(settings=config.privacy.of_question(), sampling=everybody))
+    question = ScoreQuestion(rows=40, prevalence=0.05)
+    public = {"units": 410, "positives": 410 * 40 * 0.05, "noise": noise}
+    assert error_of(well_binned(question, **public), **public) == pytest.approx(0.05, rel=0.02)  # type: ignore[arg-type]
+
+
+def test_an_error_that_no_epsilon_gives_is_told() -> None:
+    asked = plan(Wishes(clients=60, features=30, epsilon=1.0, examples=50, auroc_error=1e-6)).askable
+    assert asked.epsilon_clients is None
+    assert "no ε is enough for a client" in asked.sentences[1]

@@ -152,3 +152,15 @@ def test_projection_within_a_limit() -> None:
         projection_by_rule(300 * 200, [400, 300], upload)
     with pytest.raises(InvalidInput, match="the upload limit is 0"):
         projection_by_rule(0, [100], upload)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "said"),
+    [
+        ("hospital/synthetic/private", ["schedule.rounds=6"], "6 are for schedule.calibration; set more"),
+        ("demo/private", ["schedule.rounds=1"], "0 are for schedule.calibration and one is for the centre"),
+    ],
+)
+def test_rounds_of_which_none_learns_are_refused(name: str, changes: list[str], said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        load_config(name, changes)

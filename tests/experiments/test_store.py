@@ -215,6 +215,16 @@ def test_settings_that_matter_cannot_change_on_resume(run_path: Path, change: st
         RunDirectory.open(run_path).load_checkpoint(Ledger(None, run="test"))
 
 
+def test_a_run_goes_on_with_its_own_feature_map_only(run_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = tiny_config("demo/private")
+    directory = RunDirectory.create(run_path, config)
+    assert directory.features == config.features()
+    directory.adopt(config)
+    monkeypatch.setattr("lowkey.tasks.fashion_mnist.maps.features", lambda _study: "another map")
+    with pytest.raises(RunError, match=r"was started with the features 'scattering, .*', now they are 'another map'"):
+        directory.adopt(config)
+
+
 def test_open_runs_may_ask_for_more_answers_on_resume(run_path: Path) -> None:
     directory = RunDirectory.create(run_path, tiny_config())
     directory.adopt(tiny_config("demo/fl-std", "federation.min_clients=3"))

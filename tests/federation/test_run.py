@@ -81,7 +81,7 @@ def test_a_target_ends_the_run_just_before_it_is_passed() -> None:
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
-        ({"rounds": 0}, "schedule.rounds is 0"),
+        ({"rounds": -1}, "schedule.rounds is -1"),
         ({"rounds": 2.5}, r"schedule.rounds is 2\.5; it must be a whole number"),
         ({"rounds": "many"}, "schedule.rounds"),
         ({"evaluate_every": 0}, "schedule.evaluate_every is 0"),

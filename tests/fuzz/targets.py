@@ -38,7 +38,9 @@ from lowkey.privacy import ClientLedger, Ledger, NormBound, Policy, WireFormat
 from lowkey.rng import ReplaySecrets
 from lowkey.secagg import MemberState, decode, encode, pack
 from lowkey.secagg import unpack as unpack_vector
+from lowkey.tabular import load_encoder
 from tests.fuzz.artefacts import Artefacts
+from tests.tabular.test_encoder import ENCODER
 
 
 class Undelivered(Exception):
@@ -239,6 +241,11 @@ def _files(made: Artefacts, directory: Path) -> list[Target]:
         require_approved(made.files["bundle"][0], file)
         _require(approved in data)
 
+    def read_encoder(file: Path, _data: bytes) -> None:
+        _require(load_encoder(file) == ENCODER)
+
+    ENCODER.save(directory / "encoder.json")
+    encoder = (directory / "encoder.json").read_bytes()
     files, checkpoint_errors = made.files, (DamagedCheckpointError, LowkeyError)
     return [
         Target("policy", files["policy"], at("policy.toml", read_policy)),
@@ -248,6 +255,7 @@ def _files(made: Artefacts, directory: Path) -> list[Target]:
         Target("ledger", files["ledger"], at("ledger.jsonl", read_ledger)),
         Target("client ledger", files["client ledger"], at("own.jsonl", read_client_ledger)),
         Target("checkpoint", files["checkpoint"], at("checkpoint", read_checkpoint), declared=checkpoint_errors),
+        Target("encoder", [encoder], at("encoder.json", read_encoder)),
         Target("bundle", files["bundle"], read_bundle),
         Target("approved apps", files["approved"], at("approved.txt", read_approved)),
     ]

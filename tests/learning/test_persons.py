@@ -19,6 +19,7 @@ from lowkey.learning import (
     LinearHead,
     LocalSGD,
     Objective,
+    RiskHead,
     TorchTrainer,
     balanced_rows,
     logistic_loss,
@@ -102,6 +103,21 @@ def test_all_rows_of_one_id_are_one_person(kind: Literal["head", "network"]) -> 
     each, together = trained(True), trained(False)
     for person, place in zip(together, (name == IDS for name in "abcd"), strict=True):
         np.testing.assert_allclose(person, each[place].sum(0), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_persons_add_up_to_what_a_client_says_of_slope_and_intercept(sparse: bool) -> None:
+    """A client's five numbers have norm 1; those of its persons are bounded later, each by itself."""
+    head, (inputs, targets) = RiskHead(FEATURES), examples(1)
+    given = scipy.sparse.csr_array(inputs) if sparse else inputs
+    trainer = HeadTrainer(head, [(given, targets, IDS)], FullGradient(), objective=objective(1))
+    whole = trainer.train(start(trainer.num_coordinates), 0, RNG).update[-5:]
+    total = rows(trainer)[:, -5:].sum(0)
+    np.testing.assert_allclose(total / np.linalg.norm(total), whole, rtol=1e-4, atol=1e-6)
+    targets[2] = 7
+    strange = rows(trainer)
+    assert np.isnan(strange[1]).all()  # b has row 2, and only that
+    assert np.isfinite(np.delete(strange, 1, axis=0)).all()
 
 
 @pytest.mark.parametrize("network", [False, True])

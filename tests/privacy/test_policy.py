@@ -134,13 +134,14 @@ def test_servers_view(count: int, epsilon: float) -> None:
 
 def test_terms_have_one_digest_on_every_machine() -> None:
     text = (
-        '{"bits":20,"clip_rule":"norm at most 0.47","codec":"dct(ratio=0.05)","coin":1.0,"delta":1e-05,"honest":128,'
+        '{"bits":20,"clip_rule":"norm at most 0.47","codec":"dct(ratio=0.05)","coin":1.0,"delta":1e-05,"features":"",'
+        '"honest":128,'
         '"length":83200,"members":160,"min_survivors":144,"model_size":1663370,"neighbours":50,"noise_multiplier":1.54,'
-        '"persons":null,"public_seed":7,'
+        '"persons":null,"public_seed":7,"question":"",'
         '"sampling":"poisson","scheme":"fl-cs-dp","shares_needed":34,"unit":"client"}'
     )
-    assert TERMS.digest() == hashlib.sha256(f"lowkey terms 3\n{text}".encode()).digest()
-    assert TERMS.digest().hex() == "8ba92cc6a432c017038575342fa7cc249712b6a95630d2041b55f7dc67da81ad"
+    assert TERMS.digest() == hashlib.sha256(f"lowkey terms 4\n{text}".encode()).digest()
+    assert TERMS.digest().hex() == "4b208fd717a594ead0ce9fc359d573a069ab5850349ec6760a04a77fcabe0521"
     assert replace(TERMS, coin=1).digest() == replace(TERMS, coin=1.0).digest()
     assert replace(TERMS, noise_multiplier=2).digest() == replace(TERMS, noise_multiplier=2.0).digest()
 
@@ -150,7 +151,7 @@ def test_every_field_is_in_the_digest() -> None:
         "noise_multiplier": 1.55, "clip_rule": "norm at most 0.48", "bits": 16, "length": 1, "members": 161,
         "min_survivors": 145, "honest": 127, "neighbours": 20, "shares_needed": 11, "delta": 1e-6,
         "scheme": "fl-std-dp", "sampling": "fixed", "coin": 0.5, "codec": "dct(ratio=0.1)", "public_seed": 8,
-        "model_size": 5, "unit": "person", "persons": 9,
+        "model_size": 5, "unit": "person", "persons": 9, "features": "sha256 12", "question": "how many",
     }  # fmt: skip
     assert changed.keys() == TERMS.to_json().keys()
     digests = {replace(TERMS, **{name: value}).digest() for name, value in changed.items()}

@@ -13,6 +13,7 @@ import pytest
 from lowkey.errors import InvalidInput
 from lowkey.privacy import SAMPLINGS, ClientPrivacy, claimed_epsilon, make_sampling, rounds_within, spare_attempts
 from lowkey.privacy import settings as settings_module
+from lowkey.privacy.calibration import calibrate_noise
 
 FASHION = ClientPrivacy(clip_norm=0.47, epsilon=1.0, rounds=200)
 
@@ -169,6 +170,7 @@ PROMISES_NOTHING: list[tuple[str, list[object]]] = [
     ("clip", ["adaptively", None]),
     ("noise_multiplier", [*NUMBERS, -0.1, "automatic"]),
     ("epsilon", [*NUMBERS[:-1], 0.0, -1.0]),
+    ("spent", [*NUMBERS, -0.1, 1.0]),  # all of it
     ("delta", [*NUMBERS, 0.0, 1.0, -1e-5, 1.5, 0.99e-12, 1e-300]),
     ("rounds", [2.5, 0, -1, True, "200"]),
     ("spare_attempts", [2.5, -1, True, "10", "none", None]),
@@ -181,6 +183,9 @@ PROMISES_NOTHING: list[tuple[str, list[object]]] = [
     ("aggregation", ["open", "secure", None]),
     ("centring", [*NUMBERS, -0.1, 1.0]),
     ("centring_noise", [*NUMBERS, -0.1, "none"]),
+    ("questions", [-1, 2.5, True, None]),
+    ("asking", [*NUMBERS, 0.0, -0.1, 1.0]),
+    ("asking_noise", [*NUMBERS, -0.1, "none"]),
     ("proofs", ["yes", None, 2]),
 ]
 
@@ -240,3 +245,20 @@ def test_a_centre_needs_a_target_and_leaves_something_of_it() -> None:
     assert replace(centred, centring_noise=5.0).resolve(clients=60, cohort=60).centring_noise == 5.0
     with pytest.raises(InvalidInput, match=r"beside the rounds spends"):
         replace(centred, noise_multiplier="auto", epsilon=1.0, centring=0.9).resolve(clients=60, cohort=60)
+
+
+@pytest.mark.parametrize("rounds", [0, 5], ids=["questions", "rounds"])
+def test_what_was_spent_before_and_what_follows_reach_the_target_together(rounds: int) -> None:
+    promise = ClientPrivacy(clip_norm=1.0, epsilon=3.0, spent=1.0, questions=2 if rounds == 0 else 0)
+    found = promise.resolve(clients=50, cohort=50, rounds=rounds)
+    everybody = found.sampling_of(clients=50, cohort=50)
+    earlier = [replace(everybody.event(calibrate_noise(everybody, epsilon=1.0, delta=1e-5, rounds=7)), count=7)]
+    attempts = found.asking_attempts if rounds == 0 else rounds + int(found.spare_attempts)
+    later = replace(everybody.event(float(found.noise_multiplier)), count=attempts)
+    assert claimed_epsilon([*earlier, later], 1e-5) == pytest.approx(3.0, rel=1e-3)
+    assert claimed_epsilon([later], 1e-5) < 2.9
+
+
+def test_nothing_is_left_of_a_budget_that_was_spent() -> None:
+    with pytest.raises(InvalidInput, match=r"privacy\.spent is 3, and privacy\.epsilon, which includes it, is 3"):
+        ClientPrivacy(clip_norm=1.0, epsilon=3.0, spent=3.0)

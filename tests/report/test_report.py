@@ -14,6 +14,7 @@ from lowkey.errors import InvalidInput, RunError
 from lowkey.experiments import RunDirectory
 from lowkey.report import FIGURES, Picture, write_report
 from lowkey.report.figures import figures
+from lowkey.report.notes import notes
 from lowkey.report.runs import load_runs
 from lowkey.report.tables import cost_megabits
 from lowkey.rng import ReplaySecrets
@@ -73,6 +74,13 @@ def test_replayed_and_fixed_size_runs_are_labelled(tmp_path: Path) -> None:
     text = (tmp_path / "report" / "report.md").read_text()
     assert "NO PRIVACY CLAIMED" in text
     assert "the paper's ε does not hold" in text
+
+
+def test_a_report_names_the_feature_map(runs: list[Path]) -> None:
+    plain = load_runs(runs)[0]
+    assert not any("features" in note for note in notes([plain]))
+    mapped = replace(plain, features="scattering, sha256 12ab")
+    assert f"{plain.label}: the model's inputs are features: scattering, sha256 12ab." in notes([mapped, plain])
 
 
 def test_cost_is_the_papers_formula(runs: list[Path]) -> None:

@@ -83,6 +83,35 @@ def test_masked_sums_are_the_plain_ones() -> None:
     np.testing.assert_array_equal(found[0], found[1])
 
 
+PERSONS = replace(PRIVACY, unit="person", row="stay", persons=120 * CLIENTS, clip="fixed", clip_norm=1.0)
+
+
+def test_persons_are_bounded_each_by_itself_and_the_line_is_that_of_all_rows() -> None:
+    head = RiskHead(FEATURES, bias=False, frequency=0.05)
+    server = lowkey.Plain(rate=20.0)
+    scheme = lowkey.scheme("fl-std-dp", clients=CLIENTS, cohort=CLIENTS, privacy=PERSONS, server=server)
+    lowkey.simulate(
+        scheme=scheme, model=head, clients=data(), rounds=12, calibration=4, workers=0,
+        training=FullGradient(positive_weight=8.0),
+    )  # fmt: skip
+    rows, died = (np.concatenate(part) for part in zip(*data(), strict=True))
+    scores = rows @ head.weight.detach().numpy()[0].astype(float)
+    assert np.abs(scores).max() > 1.5
+    expected = line_of_moments(line_moments(scores, died > 0, np.array(head.start)), np.array(head.start))
+    assert head.line == pytest.approx(tuple(expected), abs=0.05)
+    assert np.linalg.norm(expected - head.start) > 0.3
+
+
+def test_the_bound_of_persons_is_in_the_terms_of_the_last_rounds() -> None:
+    scheme = lowkey.scheme("fl-std-dp", clients=CLIENTS, cohort=CLIENTS, privacy=PERSONS)
+    made = scheme.for_model(model_shape(RiskHead(FEATURES)), rounds=12, calibration=4)
+    rules = [made.at(number).terms(FEATURES + 6, number).clip_rule for number in (1, 12)]
+    assert [float(rule.split()[0]) for rule in rules] == [1.0, 3.0]
+    assert made.at(1).privacy.event() == made.at(12).privacy.event()
+    with pytest.raises(InvalidInput, match=r"the clip norm of the request is 1.0; 3.0 was agreed"):
+        made.at(12).privacy.require_clip(1.0)
+
+
 def test_every_round_costs_the_same() -> None:
     result = learned(RiskHead(FEATURES, bias=False), "fl-std-dp")
     epsilons = [record.epsilon.claimed for record in result.records]

@@ -17,6 +17,7 @@ from lowkey.simulation import run
 from lowkey.tasks import FASHION_MNIST
 from lowkey.tasks.fashion_mnist import images, parts
 from lowkey.tasks.fashion_mnist.images import ImageClients, ImageData, RowClients
+from lowkey.tasks.fashion_mnist.maps import feature_map
 
 CLIENTS, IMAGES, FEATURES = 12, 120, 40
 TRAINING = 'training={kind="full-gradient"}'
@@ -79,7 +80,7 @@ def test_clients_have_features_of_their_own_images(division: str) -> None:
         assert rows.dtype == np.float32
         assert labels.dtype == np.int64
         np.testing.assert_array_equal(labels, same)
-        expected = features_of(pixels[:, 0], parts.feature_map(FEATURES))
+        expected = features_of(pixels[:, 0], feature_map(FEATURES))
         np.testing.assert_allclose(rows, expected, atol=1e-6)
 
 
@@ -111,7 +112,7 @@ def test_a_node_with_the_network_has_its_images() -> None:
 
 def test_test_rows_have_the_features_of_the_test_images(few: ImageData) -> None:
     rows, labels = held_out(*HEAD)
-    expected = features_of(few.test_images.astype(np.float32) / 255, parts.feature_map(FEATURES))
+    expected = features_of(few.test_images.astype(np.float32) / 255, feature_map(FEATURES))
     np.testing.assert_allclose(rows, expected, atol=1e-6)
     np.testing.assert_array_equal(labels, few.test_labels)
     pixels, _ = held_out()
@@ -121,13 +122,13 @@ def test_test_rows_have_the_features_of_the_test_images(few: ImageData) -> None:
 def test_the_feature_map_is_public(few: ImageData) -> None:
     """It is the same for everybody, looks at one image at a time, and gives rows of norm 1 at most."""
     pixels = few.train_images[:20].astype(np.float32) / 255
-    projected, whole = (features_of(pixels, parts.feature_map(size)) for size in (FEATURES, 3969))
+    projected, whole = (features_of(pixels, feature_map(size)) for size in (FEATURES, 3969))
     assert (projected.shape, whole.shape) == ((20, FEATURES), (20, 3969))
     np.testing.assert_allclose(np.linalg.norm(whole, axis=1), 1, atol=1e-5)
     assert 0.5 < np.linalg.norm(projected, axis=1).min() < np.linalg.norm(projected, axis=1).max() <= 1 + 1e-6
-    alone = features_of(pixels[3:4], parts.feature_map(FEATURES))
+    alone = features_of(pixels[3:4], feature_map(FEATURES))
     np.testing.assert_allclose(alone[0], projected[3], atol=1e-6)
-    assert parts.feature_map(1500).digest == DIGEST
+    assert feature_map(1500).digest == DIGEST
 
 
 def test_features_of_blank_and_hostile_images_are_finite() -> None:
@@ -135,7 +136,7 @@ def test_features_of_blank_and_hostile_images_are_finite() -> None:
     pixels[1] = 1.0
     pixels[2, 14, 14] = 1.0
     for size in (FEATURES, 3969):
-        rows = features_of(pixels, parts.feature_map(size))
+        rows = features_of(pixels, feature_map(size))
         assert np.linalg.norm(rows, axis=1).max() <= 1 + 1e-6
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import lowkey
-from lowkey.cli import audit, data, demo, flower, plan, presets, privacy, report, run, status
+from lowkey.cli import audit, data, demo, encoder, flower, plan, presets, privacy, report, run, stats, status
 from lowkey.cli.output import extra_needed
 from lowkey.errors import LowkeyError
 
@@ -23,10 +23,13 @@ app = typer.Typer(
 app.command("run")(run.run)
 app.command("plan")(plan.plan)
 app.command("demo")(demo.demo)
+app.command("stats")(stats.stats)
+app.command("evaluate")(stats.evaluate)
 app.command("report")(report.report)
 app.command("status")(status.status)
 app.command("audit")(audit.audit)
 app.add_typer(data.app, name="data")
+app.add_typer(encoder.app, name="encoder")
 app.add_typer(presets.app, name="presets")
 app.add_typer(privacy.app, name="privacy")
 app.add_typer(flower.app, name="flower")

@@ -97,6 +97,8 @@ def approve_app(
         APPROVED_FILE,
         POLICY_FILE,
         app_config,
+        app_encoder,
+        app_features,
         app_hash,
         approve,
         write_default_policy,
@@ -111,9 +113,15 @@ def approve_app(
             f"{policy} limits what this node gives, and this app has no privacy, so it cannot keep it; approve it for "
             "the home of another node, which has no policy"
         )
+    encoder = app_encoder(directory, config)
     approve(approved, digest, directory.resolve().name)
     write_guard(home / "guard", approved)
     typer.echo(f"approved  {digest}")
+    if encoder is not None:
+        typer.echo(f"encoder   {encoder}   compare it with the other clients: lowkey encoder show")
+    typer.echo(f"features  {app_features(config)}")
+    for question in config.asked:
+        typer.echo(f"asks      {question}")
     if policy.exists():
         typer.echo(f"policy    {policy}   is kept as it is")
     elif write_default_policy(policy, config) is not None:

@@ -27,7 +27,8 @@ def plan(
     *,
     clients: Annotated[int | None, typer.Option(help="Number of enrolled clients, N.")] = None,
     examples: Annotated[
-        int | None, typer.Option(help="Examples that a client has, about; no setting needs it.")
+        int | None,
+        typer.Option(help="Examples that a client has, about: are they enough where clients are too few?"),
     ] = None,
     features: Annotated[
         int | None, typer.Option(help="Public features of an example, d: what the widest head sees.")
@@ -54,6 +55,9 @@ def plan(
         float | None,
         typer.Option(help="Mbit of vectors that a client may send in the whole run; the protocol comes on top."),
     ] = None,
+    auroc_error: Annotated[
+        float, typer.Option(help="Mean error of the AUROC that an evaluation by clients should have.")
+    ] = 0.02,
     assignments: SetOption = None,
     out: Annotated[
         Path | None, typer.Option(help="Write the recommended settings to this TOML file, for 'lowkey run'.")
@@ -87,14 +91,15 @@ def plan(
         colluders=colluders,
         cohort=cohort,
         limit=limit,
+        auroc_error=auroc_error,
     )
     made = make_plan(wishes, source, assignments or [])
     if out is not None:
         _write(made, out)
     if as_json:
-        emit(made.to_json() | {"examples": examples, "out": None if out is None else str(out)})
+        emit(made.to_json() | {"out": None if out is None else str(out)})
         return
-    _print(made, examples, limit)
+    _print(made, limit)
     if out is not None:
         typer.echo(f"{out} has these settings: lowkey run {out}")
 
@@ -109,11 +114,11 @@ def _write(made: Plan, out: Path) -> None:
         raise ConfigError(f"{out} cannot be written ({error.strerror}); check the path") from error
 
 
-def _print(made: Plan, examples: int | None, limit: float | None) -> None:
+def _print(made: Plan, limit: float | None) -> None:
     first = made.candidates[0].resolved
     assert first.privacy is not None
     promise, clients = first.privacy, first.federation.clients
-    each = "" if examples is None else f" with {examples} examples each, {clients * examples} in all"
+    each = "" if made.examples is None else f" with {made.examples} examples each, {clients * made.examples} in all"
     most = "" if limit is None else f"; at most {limit:g} Mbit of vectors a client"
     typer.echo(
         f"{clients} clients{each}; ε = {promise.epsilon:g}, δ = {promise.delta:g}; {promise.dropouts:.0%} may drop "
@@ -125,7 +130,7 @@ def _print(made: Plan, examples: int | None, limit: float | None) -> None:
         "about a client\nat its limit of contributions. Harm: what the noise adds to the loss at most, in nats. "
         "Signal: of one number over its noise."
     )
-    for line in (*made.refused, *made.verdict):
+    for line in (*made.refused, *made.verdict, *made.askable.sentences):
         typer.echo(line)
 
 

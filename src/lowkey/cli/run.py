@@ -21,7 +21,11 @@ if TYPE_CHECKING:  # imported when a command needs it, so that --help answers at
     from lowkey.tasks import Score
 
 
-_STOPPED = {"rounds": "all that were asked for", "privacy target": "the next one would exceed privacy.epsilon"}
+_STOPPED = {
+    "rounds": "all that were asked for",
+    "privacy target": "the next one would exceed privacy.epsilon",
+    "evaluation": "clients found nothing better any more",
+}
 
 
 class Runtime(StrEnum):
@@ -95,7 +99,7 @@ def simulate(
     from lowkey import simulation
     from lowkey.experiments import prospects
 
-    with _observed(config, directory, quiet=quiet, tracker=tracker) as (progress, observers):
+    with observed(config, directory, quiet=quiet, tracker=tracker) as (progress, observers):
         return simulation.run(
             config,
             directory,
@@ -112,12 +116,12 @@ def deploy(
     from lowkey.deployment import run_locally
 
     more = f" --runtime flower --nodes {config.federation.clients}"
-    with _observed(config, directory, quiet=quiet, tracker=tracker, more=more) as (progress, observers):
+    with observed(config, directory, quiet=quiet, tracker=tracker, more=more) as (progress, observers):
         return run_locally(config, directory, resume=resume, observers=observers, say=progress.say)
 
 
 @contextmanager
-def _observed(
+def observed(
     config: Config, directory: Path, *, quiet: bool, tracker: str | None, more: str = ""
 ) -> Iterator[tuple[RunProgress, list[Observer]]]:
     """Progress and tracker of a run, and a hint how to continue when it is stopped."""
@@ -126,7 +130,7 @@ def _observed(
 
     scores = config.find_task().scores
     with (
-        RunProgress(config.schedule.last_round, scores, quiet=quiet) as progress,
+        RunProgress(config.total_rounds, scores, quiet=quiet) as progress,
         open_tracker(tracker, directory) as extra,
     ):
         try:
@@ -175,8 +179,18 @@ def _scores(result: dict[str, Any], scores: Sequence[Score]) -> dict[str, str]:
     if result[f"final_{first.name}"] is None:
         return {first.label: "not measured: there is no test data"}
     best = f"{result[f'best_{first.name}']:.4f} best (round {result['best_round']})"
+    if f"final_{first.name}_interval" in result:
+        return {score.label: _by_clients(result, score.name) for score in scores}
     lines = {first.label: f"{result[f'final_{first.name}']:.4f} final, {best}"}
     for score in others:
         final, in_best = result[f"final_{score.name}"], result[f"best_{score.name}"]
         lines[score.label] = f"{final:.4f} final, {in_best:.4f} in the best round"
     return lines
+
+
+def _by_clients(result: dict[str, Any], name: str) -> str:
+    """The final value that clients have found together, with its interval."""
+    low, high = result[f"final_{name}_interval"]
+    server = result.get(f"final_{name}_server")
+    beside = "" if server is None else f"; {server:.4f} on the server's test data"
+    return f"{result[f'final_{name}']:.4f} final, by clients; 95 % interval {low:.4f} to {high:.4f}{beside}"

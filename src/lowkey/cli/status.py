@@ -32,6 +32,7 @@ def status(
     found = directory.summary() | {
         "state": directory.state(),
         "rounds_planned": directory.config.schedule.rounds,
+        "features": directory.features or None,
         "survivors": last.get("survivors"),
         "seconds": last.get("seconds"),
     }
@@ -39,6 +40,8 @@ def status(
         emit(found)
         return
     lines = {"state": found["state"], "round": f"{found['rounds']} of {found['rounds_planned']}"}
+    if found["features"]:
+        lines["features"] = found["features"]
     for number, score in enumerate(directory.presentation().scores):
         if found[f"final_{score.name}"] is not None:
             best = f"{found[f'best_{score.name}']:.4f}"

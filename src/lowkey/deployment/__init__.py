@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lowkey.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from lowkey.deployment.apps import app_config, app_hash, new_app
+    from lowkey.deployment.apps import app_config, app_encoder, app_features, app_hash, new_app
     from lowkey.deployment.certificates import new_certificates, new_executor_secret, new_node_key
     from lowkey.deployment.enrolment import (
         OwnKeys,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from lowkey.deployment.status import node_status, note_error, note_training, read_status
 
 _HOMES = {
-    "apps": ("app_config", "app_hash", "new_app"),
+    "apps": ("app_config", "app_encoder", "app_features", "app_hash", "new_app"),
     "certificates": ("new_certificates", "new_executor_secret", "new_node_key"),
     "enrolment": (
         "OwnKeys", "fingerprint", "new_identity", "read_enrolment", "read_identity", "revoke",
@@ -72,6 +72,8 @@ __all__ = [
     "OwnKeys",
     "Processes",
     "app_config",
+    "app_encoder",
+    "app_features",
     "app_hash",
     "approve",
     "default_policy",

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 from lowkey.deployment.home import POLICY_FILE
 from lowkey.durable import replace_file
 from lowkey.errors import ConfigError
 from lowkey.experiments import Config
+from lowkey.federation import events_at_limit
 from lowkey.figures import round_up
-from lowkey.privacy import Policy
+from lowkey.privacy import Event, Policy
 
 
 def read_policy(home: Path) -> Policy:
@@ -33,23 +35,26 @@ def default_policy(config: Config) -> Policy | None:
     It accepts no less noise, no fewer members and no fewer colluders than the app has, and no more participations or ε
     over all apps and runs than the app's own limit allows.
     """
-    from lowkey.privacy import server_epsilon
+    from lowkey.privacy import server_view
 
-    privacy, promise = config.scheme().privacy, config.scheme().privacy.promise()
+    scheme = config.priced_scheme()
+    privacy, promise = scheme.privacy, scheme.privacy.promise()
     if promise is None or config.privacy is None:
         return None
     limit = privacy.max_contributions
     if limit is None:  # unlimited: what a client may expect to be asked for
         limited = replace(config, privacy=replace(config.privacy, max_contributions="auto")).resolve()
-        limit = limited.scheme().privacy.max_contributions or config.schedule.last_round
-    noise, coin = promise.noise_multiplier, privacy.sampling.coin
+        scheme = limited.priced_scheme()
+        limit = scheme.privacy.max_contributions or config.schedule.last_round
+    events = events_at_limit(scheme) or [replace(cast(Event, privacy.event()), count=limit)]
+    noise = min(cast(Event, phase.privacy.event()).noise_multiplier for phase in scheme.phases.values())
     return Policy(
         min_noise_multiplier=_round_down(noise),
         min_roster=privacy.sampling.roster_size,
         min_honest=promise.shares.honest,
         min_tolerated_colluders=promise.shares.min_survivors - promise.shares.honest,
         max_participations=limit,
-        max_epsilon=round_up(server_epsilon(noise, limit, promise.delta, coin=coin), 2),
+        max_epsilon=round_up(server_view(events, promise.delta), 2),
         delta=promise.delta,
         unit=promise.unit,
     )

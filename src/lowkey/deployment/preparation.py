@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from lowkey.deployment.apps import app_hash, preset_app
+from lowkey.deployment.apps import app_hash, preset_app, update_preset_app
 from lowkey.deployment.certificates import new_certificates, new_executor_secret, new_node_key
 from lowkey.deployment.enrolment import (
     Enrolled,
@@ -49,7 +49,7 @@ def prepare(home: Path, config: Config) -> None:
     if not (home / "app").exists():
         preset_app(home / "app", config)
     else:
-        (home / "app/preset/lowkey.toml").write_text(config.to_toml(), encoding="utf-8")
+        update_preset_app(home / "app", config)
     digest = app_hash(home / "app")
     for node in nodes:
         approve(node / APPROVED_FILE, digest, config.name)

@@ -20,7 +20,12 @@ from lowkey.federation import RunState
 from lowkey.types import FloatArray
 
 _FORMAT = 4
-_PARTS = ("gathered", "optimiser", "average")  # of a state: mappings of arrays, named part.array in the file
+_PARTS = (
+    "gathered",
+    "optimiser",
+    "average",
+    "evaluated",
+)  # of a state: mappings of arrays, named part.array in the file
 _LARGEST_HEADER = 10_000_000
 _NO_CHECKSUM = b"0" * 64
 _CHECKSUM = re.compile(rb'"sha256":"([0-9a-f]{64})"')

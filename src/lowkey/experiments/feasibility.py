@@ -7,7 +7,6 @@ from lowkey.experiments.config import Config
 from lowkey.federation import Scheme, events_at_limit, planned_events
 from lowkey.figures import human_epsilon
 from lowkey.privacy import ClientMechanism, spare_attempts
-from lowkey.protocols import ModelShape
 
 
 def prospects(config: Config, num_coordinates: int) -> str | None:
@@ -15,11 +14,11 @@ def prospects(config: Config, num_coordinates: int) -> str | None:
     settings, rounds = config.privacy, config.schedule.last_round
     if settings is None:
         return None
-    scheme = config.scheme()
-    if settings.centring:  # the price of a centre does not depend on its size
-        scheme = scheme.for_model(ModelShape((1, num_coordinates - 1), centre=1))
-    price = _price(scheme, rounds, spare_attempts(rounds, settings.spare_attempts))
-    return f"{price}\n{of_privacy.feasibility(signal_of(scheme, num_coordinates))}"
+    scheme = config.priced_scheme(num_coordinates)
+    price = _price(config, scheme, rounds, spare_attempts(rounds, settings.spare_attempts))
+    if not scheme.learns:
+        return price
+    return f"{price}\n{of_privacy.feasibility(signal_of(config.scheme(), num_coordinates))}"
 
 
 def signal_of(scheme: Scheme, num_coordinates: int) -> float:
@@ -34,21 +33,31 @@ def signal_of(scheme: Scheme, num_coordinates: int) -> float:
     )
 
 
-def _price(scheme: Scheme, rounds: int, spare: int) -> str:
+def _price(config: Config, scheme: Scheme, rounds: int, spare: int) -> str:
     """What the rounds cost, what spare attempts add, and what the server may learn at the clients' limit."""
     privacy = scheme.privacy
     event, limit, delta = privacy.event(), privacy.max_contributions, privacy.delta
     assert event is not None  # a scheme has noise
+    before, at_most = (config.events_before(reserved=reserved) for reserved in (False, True))
     alone, reserved = (
         human_epsilon(of_privacy.claimed_epsilon(events, delta))
-        for events in (planned_events(scheme, rounds, failed_openings=0), planned_events(scheme, rounds + spare))
+        for events in (
+            [*before, *planned_events(scheme, rounds, failed_openings=0)],
+            [*at_most, *planned_events(scheme, rounds + spare)],
+        )
     )
-    line = f"noise {event.noise_multiplier:.4f}: ε {alone} after {rounds} rounds"
+    spare += sum(event.count for event in at_most) - sum(event.count for event in before)
+    asked = len(scheme.asked) + len(config.asked_before)
+    what = f"{rounds} rounds" + (f" and {asked} {'answer' if asked == 1 else 'answers'}" if asked else "")
+    if not scheme.learns:
+        what, spare = what.removeprefix("0 rounds and "), scheme.privacy.max_contributions or 0
+        spare -= asked
+    line = f"noise {event.noise_multiplier:.4f}: ε {alone} after {what}"
     if spare:
         line += f", {reserved} if {spare} spare {'attempt is' if spare == 1 else 'attempts are'} needed"
     if limit is None:
         return f"{line}; clients have no limit, so ε for the server grows with every attempt"
-    server = human_epsilon(of_privacy.server_view(events_at_limit(scheme), delta))
+    server = human_epsilon(of_privacy.server_view([*at_most, *events_at_limit(scheme)], delta))
     early = ", as all do before the last round" if privacy.sampling.probability == 1 and limit < rounds else ""
     whom = "a client" if event.unit == "client" else f"one {event.unit} at a client"
     return f"{line}; {server} for the server, about {whom} that reaches its limit of {limit}{early}"

@@ -6,17 +6,16 @@ bytes those of its scheme.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from typing import Any, Literal, TypeAlias
-
-import tomli_w
 
 from lowkey import checks
 from lowkey import privacy as accounting
 from lowkey.errors import ConfigError, InvalidInput
+from lowkey.experiments.asking import askable
+from lowkey.experiments.candidates import USUAL_FEATURES, Candidate, Plan
 from lowkey.experiments.config import Config, parse
 from lowkey.experiments.feasibility import signal_of
 from lowkey.experiments.library import find, presets
@@ -26,7 +25,6 @@ from lowkey.federation import (
     CENTRING,
     SAMPLED_ROUNDS,
     Scheme,
-    Traffic,
     events_at_limit,
     noise_in_a_score,
     planned_events,
@@ -36,17 +34,15 @@ from lowkey.federation import (
     vectors_up,
     widths_by_rule,
 )
-from lowkey.figures import human_epsilon, human_megabits
+from lowkey.figures import human_megabits
 from lowkey.learning import CentredHead, FullGradient, LinearHead, RiskHead, model_shape
-from lowkey.privacy import ENOUGH_SIGNAL, LITTLE_SIGNAL, ClientMechanism, spare_attempts
+from lowkey.privacy import ENOUGH_SIGNAL, ClientMechanism, spare_attempts
 from lowkey.protocols import ModelShape
 from lowkey.server import Plain
 from lowkey.tasks import TASKS
 
 PAPER_PARAMETERS = 1_663_370
 """Of the paper's network for images."""
-USUAL_FEATURES = 1500
-"""What a head is projected to, as in the preset fashion-mnist/private, where no limit asks for less."""
 FEW_FEATURES = 400
 """A projection that costs little to send, shown beside."""
 
@@ -68,7 +64,7 @@ class Wishes:
     clients : int or None
         N.
     examples : int or None
-        Examples that a client has, about.
+        Examples that a client has, about. Where clients are too few, the plan says whether their examples are enough.
     features : int or None
         Public features of an example, d.
     classes : int or None
@@ -83,6 +79,8 @@ class Wishes:
         Contributors of a round where clients are sampled.
     limit : float or None
         Megabits of vectors that a client may send in the whole run, on average.
+    auroc_error : float
+        Mean absolute error of the AUROC that an evaluation by clients should have.
     """
 
     clients: int | None = None
@@ -96,6 +94,7 @@ class Wishes:
     colluders: float | None = None
     cohort: int | None = None
     limit: float | None = None
+    auroc_error: float = 0.02
 
     def __post_init__(self) -> None:
         for name, least in (("clients", 3), ("examples", 1), ("features", 1), ("classes", 2), ("parameters", 1)):
@@ -106,157 +105,7 @@ class Wishes:
                 checks.positive(f"--{name}", number)
         if self.cohort is not None:
             checks.at_least("--cohort", self.cohort, 1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Candidate:
-    """A configuration that could be run, what it promises, what it costs, and whether it is worth running.
-
-    Attributes
-    ----------
-    model : {"head", "network"}
-        A convex head on public features, or a network that learns its own.
-    config : Config
-        As it would be written, with rules where there are rules.
-    resolved : Config
-        The same with their numbers.
-    size, numbers, features : int, int, int or None
-        Numbers in the model, numbers that a client sends in a round, features that a head is projected to.
-    traffic : Traffic
-        Expected bytes of one client in the whole run.
-    released, server : float
-        ε for people who see released models, spare attempts included, and for the server about a client at its limit.
-    harm : float or None
-        At most what the noise adds to the loss of the head, in nats; not known for networks.
-    signal : float
-        Signal to noise of one number in the sum of a round.
-    reasons : tuple of str
-        Why it is not worth running; nothing where it is.
-    """
-
-    model: str
-    config: Config
-    resolved: Config
-    size: int
-    numbers: int
-    features: int | None
-    traffic: Traffic
-    released: float
-    server: float
-    harm: float | None
-    signal: float
-    reasons: tuple[str, ...]
-
-    @property
-    def feasible(self) -> bool:
-        return not self.reasons
-
-    @property
-    def everybody(self) -> bool:
-        return self.config.federation.cohort == self.config.federation.clients
-
-    @property
-    def who(self) -> str:
-        federation = self.config.federation
-        return "everybody" if self.everybody else f"{federation.cohort} of {federation.clients}"
-
-    @property
-    def name(self) -> str:
-        if self.model == "head":
-            return f"head, {self.numbers} numbers" if self.features is None else f"head, {self.features} features"
-        return f"network, {self.size} parameters, ratio {self.config.codec.ratio:g}"
-
-    def to_toml(self) -> str:
-        """Settings that 'lowkey run' takes; the run is called as their file is."""
-        return tomli_w.dumps({key: value for key, value in self.config.to_table().items() if key != "name"})
-
-    def to_json(self) -> dict[str, Any]:
-        resolved = self.resolved
-        assert resolved.privacy is not None
-        return {
-            "model": self.model,
-            "features": self.features,
-            "parameters": self.size,
-            "numbers_sent": self.numbers,
-            "ratio": resolved.codec.ratio,
-            "sampling": resolved.privacy.sampling,
-            "cohort": resolved.federation.cohort,
-            "rounds": resolved.schedule.last_round,
-            "spare_attempts": resolved.privacy.spare_attempts,
-            "noise_multiplier": resolved.privacy.noise_multiplier,
-            "bits": resolved.privacy.bits,
-            **{f"bytes_{name}": round(value) for name, value in asdict(self.traffic).items()},
-            "epsilon_released": self.released,
-            "epsilon_server": self.server,
-            "harm_nats": self.harm,
-            "signal_to_noise": self.signal,
-            "feasible": self.feasible,
-            "reasons": list(self.reasons),
-        }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """Candidates side by side, those that cannot be made with the reason, and the one to run, if there is one."""
-
-    candidates: tuple[Candidate, ...]
-    refused: tuple[str, ...]
-
-    @property
-    def recommended(self) -> Candidate | None:
-        """The widest head worth running, up to 1500 features; first with everybody, for a small ε of the server."""
-        heads = [one for one in self.candidates if one.feasible and one.model == "head"]
-        usual = [one for one in heads if (one.features or 0) <= USUAL_FEATURES] or heads
-        return max(usual, key=lambda one: (one.everybody, one.numbers), default=None)
-
-    @property
-    def verdict(self) -> list[str]:
-        """What to run, what not, and why, in sentences."""
-        best, lines = self.recommended, []
-        clients = self.candidates[0].config.federation.clients
-        for network in (one for one in self.candidates if one.model == "network" and not one.feasible):
-            lines.append(
-                f"A network of {network.size} parameters cannot be learned by {clients} clients under this promise: "
-                f"{'; '.join(network.reasons)}, even at ratio {network.config.codec.ratio:g}."
-                + (f" What can: {best.name}." if best else "")
-            )
-        if any(one.signal < ENOUGH_SIGNAL for one in self.candidates):
-            lines.append(f"Below {ENOUGH_SIGNAL:g}, {LITTLE_SIGNAL}.")
-        return [*lines, self._advice if best is None else _praise(best)]
-
-    @property
-    def _advice(self) -> str:
-        """What would help where nothing is worth running."""
-        best = max((one for one in self.candidates if one.model == "head"), key=lambda one: one.signal)
-        if best.signal >= ENOUGH_SIGNAL:
-            return "Nothing here keeps to the limit: raise it, or the number of clients."
-        enough = math.ceil(best.config.federation.clients * ENOUGH_SIGNAL / best.signal)
-        return f"Nothing here is worth running: {best.name}, would need about {enough} clients, or a larger ε."
-
-    def to_json(self) -> dict[str, Any]:
-        best = self.recommended
-        return {
-            "candidates": [one.to_json() for one in self.candidates],
-            "recommended": None if best is None else self.candidates.index(best),
-            "refused": list(self.refused),
-            "verdict": self.verdict,
-        }
-
-
-def _praise(best: Candidate) -> str:
-    spent, server, traffic = human_epsilon(best.released, 2), human_epsilon(best.server, 2), best.traffic
-    whom = (
-        "everybody, the server included" if best.everybody else f"people who see released models, {server} the server"
-    )
-    line = (
-        f"Recommended: {best.name}, {best.who}, {best.resolved.schedule.last_round} rounds; ε = {spent} against {whom}."
-    )
-    if traffic.protocol_up > traffic.vectors_up:
-        line += (
-            " Most of its upload is the protocol's, shares for many neighbours: sampled cohorts, or fewer tolerated "
-            "dropouts and colluders, need fewer."
-        )
-    return line
+        checks.fraction("--auroc-error", self.auroc_error, include_one=False)
 
 
 def plan(wishes: Wishes, source: str | None = None, changes: Sequence[str] = ()) -> Plan:
@@ -283,7 +132,9 @@ def plan(wishes: Wishes, source: str | None = None, changes: Sequence[str] = ())
             errors.append((label, error))
     if not any(one.model == "head" for one in made):
         raise errors[0][1]
-    return Plan(candidates=tuple(made), refused=tuple(f"{label}: {error}" for label, error in errors))
+    refused = tuple(f"{label}: {error}" for label, error in errors)
+    asked = askable(made[0].config, examples=wishes.examples, wanted=wishes.auroc_error)
+    return Plan(candidates=tuple(made), refused=refused, examples=wishes.examples, askable=asked)
 
 
 def _generic(wishes: Wishes) -> _Maker:
@@ -482,7 +333,8 @@ class _Maker:
         assert config.privacy is not None
         assert privacy is not None
         needs, signal = traffic(scheme, size, rounds), signal_of(scheme, size)
-        events = planned_events(scheme, rounds + spare_attempts(rounds, privacy.spare_attempts))
+        before = resolved.events_before(reserved=True)
+        events = [*before, *planned_events(scheme, rounds + spare_attempts(rounds, privacy.spare_attempts))]
         reasons = [] if signal >= ENOUGH_SIGNAL else [f"signal to noise {signal:.3f}, below {ENOUGH_SIGNAL:g}"]
         if self.limit is not None and needs.vectors_up > self.limit:
             reasons.append(
@@ -497,7 +349,7 @@ class _Maker:
             features=features,
             traffic=needs,
             released=accounting.released_epsilon(events, privacy.delta).pld,
-            server=accounting.server_view(events_at_limit(scheme), privacy.delta),
+            server=accounting.server_view([*before, *events_at_limit(scheme)], privacy.delta),
             harm=harm,
             signal=signal,
             reasons=tuple(reasons),

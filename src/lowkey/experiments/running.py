@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lowkey.errors import ConfigError
 from lowkey.experiments.config import Config
 from lowkey.experiments.store import RunDirectory
 from lowkey.federation import Federation, RoundRecord, RunState, Schedule, Scheme, initial_state
+from lowkey.figures import human_epsilon
+from lowkey.privacy import Ledger
 from lowkey.protocols import Ask, Evaluator, Observer
 from lowkey.rng import OSSecrets, Secrets
 from lowkey.secagg import VerifyKeys
@@ -99,6 +102,7 @@ def run_in_directory(
             directory.withdraw_claim()
         ledger = directory.ledger()
         state = directory.load_checkpoint(ledger) or first
+        _require_spent(config, ledger)
         directory.trim_metrics(state.round)
 
         def save(after: RunState, record: RoundRecord) -> None:
@@ -125,9 +129,25 @@ def run_in_directory(
             started(state)
             state, stopped = federation.run(state, parts.schedule, save=save, observers=observers)
         result = directory.summary() | {"stopped": stopped, "seconds": round(time.perf_counter() - began, 2)}
+        directory.write_answers()
         directory.write_result(result)
         return result
     finally:
         if unsaved is not None:  # the end, Ctrl-C or an error between two checkpoints: keep rounds that were paid for
             directory.save_checkpoint(unsaved, ledger)
         directory.unlock()
+
+
+def _require_spent(config: Config, ledger: Ledger) -> None:
+    """Refuse to begin where ``privacy.spent`` is not what the ledger's other runs have cost, or too little for it."""
+    privacy = config.privacy
+    if privacy is None or not privacy.spent or ledger.events_of(ledger.run):
+        return
+    from lowkey.privacy import claimed_epsilon
+
+    cost = claimed_epsilon(ledger.events, privacy.delta) if ledger.events else 0.0
+    if not 0 < cost <= privacy.spent:
+        raise ConfigError(
+            f"privacy.spent is {privacy.spent:g}, but the runs in {config.federation.ledger} have cost "
+            f"{human_epsilon(cost)}; name their ledger as federation.ledger, and set privacy.spent to what they cost"
+        )

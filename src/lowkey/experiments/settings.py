@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from lowkey import checks
 from lowkey.errors import InvalidInput
@@ -44,6 +44,44 @@ class FederationSettings:
                 f"federation.ledger is '{self.ledger}'; it must be an absolute path, such as "
                 f"{Path(self.ledger).absolute()}, or it would be another file in every directory"
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationSettings:
+    """Who evaluates the model: the table ``[evaluation]``.
+
+    Parameters
+    ----------
+    where : {"server", "clients"}
+        On test data of the server, or by all clients on test rows of their own: they send histograms of scores, masked
+        and noised like updates, for which ``privacy.asking`` is set aside. Where the server has test data, too, its
+        metrics stand beside, under names that end with "_server".
+    every : int
+        Rounds between evaluations by clients; 0 for one at the end. Those of the server follow
+        ``schedule.evaluate_every``.
+    question : table
+        Settings of what clients are asked: the public guesses ``rows`` and ``prevalence``, ``groups`` to compare, and
+        others of :class:`lowkey.analytics.ScoreQuestion`.
+    """
+
+    where: Literal["server", "clients"] = "server"
+    every: int = 0
+    question: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        checks.one_of("evaluation.where", self.where, ("server", "clients"))
+        checks.at_least("evaluation.every", self.every, 0)
+        if self.where == "server" and (self.every or self.question):
+            raise InvalidInput(
+                "evaluation.every and evaluation.question are for evaluation.where = 'clients'; the server evaluates "
+                "as schedule.evaluate_every says"
+            )
+
+    def times(self, rounds: int) -> int:
+        """How often clients evaluate the model in so many rounds."""
+        if self.where == "server":
+            return 0
+        return 1 + (max(rounds - 1, 0) // self.every if self.every else 0)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ import json
 import os
 import platform
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -28,6 +28,8 @@ from lowkey.privacy import Ledger
 from lowkey.tasks import TASKS, Presentation
 
 FAILURE_FILE = "failure.json"
+ENCODER = "encoder"
+"""Directory, in that of a run, of the run that asked what had to be known before."""
 _KEPT_CHECKPOINTS = 2
 _PACKAGES = ("lowkey", "numpy", "scipy", "torch", "dp-accounting", "cryptography", "safetensors")
 _FREE_TO_CHANGE = (
@@ -64,7 +66,9 @@ class RunDirectory:
 
     @staticmethod
     def require_new(path: Path) -> None:
-        """Refuse a directory that is not empty."""
+        """Refuse a directory that is not empty, unless it only has what was asked before the run."""
+        if _is_run(path / ENCODER) and not _is_run(path):
+            return
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             hint = "add --resume to continue it, or choose another --out" if _is_run(path) else "choose another --out"
             raise RunError(f"{path} exists and is not empty; {hint}")
@@ -85,6 +89,12 @@ class RunDirectory:
                     f"{self.path} was started with another {key} ({old.get(key)}, now {new.get(key)}); resume it with "
                     "its own settings, or start a new run with another --out"
                 )
+        started, now = self.features, config.features()
+        if started is not None and started != now:
+            raise RunError(
+                f"{self.path} was started with the features '{started}', now they are '{now}'; resume it with its own "
+                "feature map, or start a new run with another --out"
+            )
         before, after = (c.privacy.max_contributions if c.privacy else None for c in (self.config, config))
         if after not in (before, "unlimited") and (before == "unlimited" or int(after or 0) < int(before or 0)):
             raise RunError(
@@ -118,8 +128,7 @@ class RunDirectory:
 
     def _open_ledger(self, run: str) -> Ledger:
         """The ledger on disk; the first one that this run opens, and no other."""
-        shared, known = self.config.federation.ledger, self._environment().get("ledger")
-        path = Path(shared) if shared else self.path / "ledger.jsonl"
+        path, known = self._ledger_file, self._environment().get("ledger")
         if known is not None and not path.exists():
             raise RunError(f"{path}, the ledger of {self.path}, is missing; restore it: what it recorded was spent")
         ledger = Ledger(path, run=run)
@@ -134,9 +143,20 @@ class RunDirectory:
         return ledger
 
     @property
+    def _ledger_file(self) -> Path:
+        shared = self.config.federation.ledger
+        return Path(shared) if shared else self.path / "ledger.jsonl"
+
+    @property
     def claims_privacy(self) -> bool:
         """False for runs whose secrets were replayed at any time: their ε means nothing."""
         return bool(self._environment()["claims_privacy"])
+
+    @property
+    def features(self) -> str | None:
+        """The public feature map that makes the model's inputs, in words; None for runs of earlier releases."""
+        text = self._environment().get("features")
+        return None if text is None else str(text)
 
     def presentation(self) -> Presentation:
         """How the run is judged and shown; of a task in a module of yours as noted in the run: nothing is imported."""
@@ -197,6 +217,9 @@ class RunDirectory:
         """
         metrics, scores = self.metrics(), self.presentation().scores
         last = metrics[-1] if metrics else {}
+        if self.config.only_asks:
+            return {"preset": self.config.name, "rounds": last.get("round", 0), **_spent(last)}
+        learned = [line for line in metrics if "answer" not in line] or [last]
         evaluated = evaluated_rounds(metrics, scores) or [{}]
         names = [score.name for score in scores]
         highest = scores[0].best(line.get(names[0], 0.0) for line in evaluated)
@@ -207,13 +230,36 @@ class RunDirectory:
             **{f"best_{name}": best.get(name) for name in names},
             "best_round": best.get("round"),
             **{f"final_{name}": evaluated[-1].get(name) for name in names},
-            "epsilon_paper": last.get("epsilon_paper"),
-            "epsilon_rdp": last.get("epsilon_rdp"),
-            "epsilon_pld": last.get("epsilon_pld"),
-            "epsilon_server": last.get("epsilon_server"),
-            "epsilon_server_limit": last.get("epsilon_server_limit"),
-            "bytes_up_per_client": last.get("bytes_up_per_client"),
+            **_by_clients(evaluated[-1], names),
+            **_spent(last),
+            "bytes_up_per_client": learned[-1].get("bytes_up_per_client"),
         }
+
+    def answers(self) -> list[dict[str, Any]]:
+        """What clients have answered, in the order of the questions."""
+        return [{"round": line["round"], **line["answer"]} for line in self.metrics() if "answer" in line]
+
+    def price(self) -> dict[str, Any]:
+        """What this run alone has cost, whatever others in its ledger have: the settings of a ``tabular.Cost``.
+
+        ε is None where none is promised: without privacy, or if secrets were replayed.
+        """
+        from lowkey.privacy import claimed_epsilon
+
+        privacy, known = self.config.privacy, self._environment()
+        found: dict[str, Any] = {"epsilon": None, "delta": None, "run": known["run"]}
+        if privacy is None:
+            return found
+        with Ledger.read(self._ledger_file) as ledger:
+            events = ledger.events_of(known["run"])
+        if events and self.claims_privacy:
+            found |= {"epsilon": claimed_epsilon(events, privacy.delta), "delta": privacy.delta}
+        return found | {"unit": privacy.protected, "ledger": known.get("ledger")}
+
+    def write_answers(self) -> None:
+        """Keep what clients have answered, if they were asked anything, as answers.json."""
+        if answers := self.answers():
+            replace_file(self.path / "answers.json", json.dumps(answers, indent=1, ensure_ascii=False).encode())
 
     def state(self) -> str:
         """The state of the run in words: running, finished, failed or stopped."""
@@ -273,6 +319,22 @@ class RunDirectory:
         return hashlib.sha256(json.dumps(_fixed_settings(self.config), sort_keys=True).encode()).hexdigest()[:16]
 
 
+def _spent(line: Mapping[str, Any]) -> dict[str, Any]:
+    kinds = ("paper", "rdp", "pld", "server", "server_limit")
+    return {f"epsilon_{kind}": line.get(f"epsilon_{kind}") for kind in kinds}
+
+
+def _by_clients(line: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Of an evaluation by clients: the interval of each score, and what the server's own test data says."""
+    found: dict[str, Any] = {}
+    for name in names:
+        if f"{name}_low" in line:
+            found[f"final_{name}_interval"] = [line[f"{name}_low"], line[f"{name}_high"]]
+            if f"{name}_server" in line:
+                found[f"final_{name}_server"] = line[f"{name}_server"]
+    return found
+
+
 def _table(path: Path, **needed: type) -> dict[str, Any]:
     try:
         return read_table(path, **needed)
@@ -306,6 +368,7 @@ def _environment(config: Config) -> dict[str, Any]:
         "claims_privacy": True,
         "run": f"{config.name}/{secrets.token_hex(8)}",  # clients take part in runs of the app that they approved
         "presentation": asdict(config.find_task().presentation),
+        "features": config.features(),
     }
 
 

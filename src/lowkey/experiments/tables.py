@@ -20,7 +20,6 @@ _WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or 
 _MOVED = {  # in 0.2.0
     "data.clients": "federation.clients",
     "data.partition": "data.division",
-    "evaluation": "schedule.evaluate_every",
     "federation.attempts": "schedule.attempts",
     "federation.rounds": "schedule.rounds",
     "privacy.ledger": "federation.ledger",
@@ -95,6 +94,8 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 def _plain(value: Any) -> Any:
     if is_dataclass(value):
         return to_table(value)
+    if isinstance(value, Mapping):
+        return {name: _plain(part) for name, part in value.items()}
     return [_plain(part) for part in value] if isinstance(value, tuple) else value
 
 

@@ -11,7 +11,7 @@ from lowkey.features.affine import Centred, Columns, Constant
 from lowkey.features.clients import FeaturedClients, features_of, with_features
 from lowkey.features.composing import Beside, Chain
 from lowkey.features.expansion import Bins, Splines
-from lowkey.features.maps import FeatureMap, Shape
+from lowkey.features.maps import FeatureMap, Shape, digest_of
 from lowkey.features.norms import GroupNorm, UnitNorm
 from lowkey.features.projection import Hashing, Projection
 from lowkey.features.scattering import Scattering
@@ -56,6 +56,7 @@ __all__ = [
     "Shape",
     "Splines",
     "UnitNorm",
+    "digest_of",
     "features_of",
     "with_features",
 ]

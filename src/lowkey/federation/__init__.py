@@ -26,6 +26,7 @@ from lowkey.federation.rules import (
     projection_by_rule,
     rounds_by_rule,
     rounds_that_learn,
+    total_noise,
     widths_by_rule,
     with_rate,
 )
@@ -89,6 +90,7 @@ __all__ = [
     "rounds_by_rule",
     "rounds_that_learn",
     "scheme",
+    "total_noise",
     "traffic",
     "usual_parts",
     "vectors_up",

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import repeat
-from typing import NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lowkey import checks
+from lowkey.analytics import Question
 from lowkey.errors import CannotContribute, InvalidInput, ProtocolViolation
 from lowkey.federation.records import (
     Adverts,
@@ -24,7 +26,7 @@ from lowkey.federation.records import (
 )
 from lowkey.federation.schemes import Scheme
 from lowkey.privacy import Bounded, ClientLedger, Measurement, Policy, Terms, flip_coin
-from lowkey.protocols import BatchTrainer, Keys, LocalUpdate, Operator, PersonTrainer, Trainer
+from lowkey.protocols import BatchTrainer, Keys, LocalUpdate, Operator, PersonTrainer, Respondent, Trainer
 from lowkey.rng import BitSource, OSSecrets, Secrets, generator
 from lowkey.secagg import (
     Delivery,
@@ -83,6 +85,8 @@ class Client:
         What this client has agreed to. It refuses a server with other terms.
     trainer : Trainer
         How it trains on its data.
+    respondent : Respondent or None
+        How it answers questions, where the scheme asks any.
     secrets : Secrets
         Source of noise, coins and keys.
     keys : Keys or None
@@ -105,6 +109,7 @@ class Client:
 
     scheme: Scheme
     trainer: Trainer
+    respondent: Respondent | None = None
     secrets: Secrets = field(default_factory=OSSecrets)
     keys: Keys | None = None
     policy: Policy | None = None
@@ -231,7 +236,8 @@ class Client:
         scheme = self.scheme.at(number)
         self.attendance.tried += len(asked)
         by_person = scheme.privacy.by_person
-        for one, trained in zip(asked, repeat(None) if by_person else self._train(asked, number), strict=not by_person):
+        answers = self._train(asked, number) if scheme.question is None else self._respond(asked, scheme.question)
+        for one, trained in zip(asked, repeat(None) if by_person else answers, strict=not by_person):
             client = one.state.client
             try:
                 if trained is None:
@@ -257,23 +263,52 @@ class Client:
     def _sum_of_persons(self, asked: _Asked, scheme: Scheme, operator: Operator) -> Bounded:
         """The compressed updates of this client's persons, each bounded by itself, added up block after block."""
         client, request, trainer = asked.state.client, asked.request, self.trainer
-        if not isinstance(trainer, PersonTrainer):
+        weights = cast(FloatArray, request.weights)
+        blocks: Iterator[NDArray[Any]]
+        if scheme.question is not None:
+            blocks = self._respondent.answers(scheme.question, weights, client)
+        elif isinstance(trainer, PersonTrainer):
+            rng = generator(self.scheme.seed, "local training", request.round, client)
+            blocks = trainer.train_persons(weights, client, rng)
+        else:
             raise InvalidInput(
                 f"privacy.unit is 'person', and a {type(trainer).__name__} does not tell persons apart; give it a "
                 "method train_persons"
             )
-        rng = generator(self.scheme.seed, "local training", request.round, client)
         with self.clock.stage("train", client):
             return scheme.privacy.sum_of_persons(
                 (
-                    Measurement(operator.forward(update[scheme.part]))
-                    for block in trainer.train_persons(cast(FloatArray, request.weights), client, rng)
+                    Measurement(operator.forward(np.asarray(update[scheme.part], np.float32)))
+                    for block in blocks
                     for update in block
                 ),
                 length=operator.num_measurements,
                 clip_norm=request.clip_norm,
                 source=asked.source,
             )
+
+    def _respond(self, asked: Sequence[_Asked], question: Question) -> Iterator[LocalUpdate | Exception]:
+        """What each client answers: the mean over its units, of which a client that is protected itself has one."""
+        for one in asked:
+            client = one.state.client
+            try:
+                with self.clock.stage("train", client):
+                    weights = cast(FloatArray, one.request.weights)
+                    blocks = [*self._respondent.answers(question, weights, client)]
+                    units = sum(len(block) for block in blocks)
+                    if units == 0:
+                        raise CannotContribute("it has no rows that the question is about")
+                    mean = np.sum([block.sum(axis=0) for block in blocks], axis=0) / units
+            except self.excused as error:
+                yield error
+            else:
+                yield LocalUpdate(mean.astype(np.float32), units)
+
+    @property
+    def _respondent(self) -> Respondent:
+        if self.respondent is None:
+            raise InvalidInput("the scheme asks a question, and this client was given nothing that answers any")
+        return self.respondent
 
     def _train(self, asked: Sequence[_Asked], number: int) -> Iterator[LocalUpdate | Exception]:
         """What each client has learned, or the excuse of one that could not train."""
@@ -314,14 +349,16 @@ class Client:
         This is the only place that checks limits: the limit of the scheme, by the client's memory or by its ledger of
         this app, and the limits of its own policy, over all apps.
         """
-        limit, ledger = self.scheme.at(request.round).privacy.max_contributions, self.ledger
-        if member is None or ledger is None:
-            return request.weights is not None and (limit is None or state.contributions < limit)
+        limit, ledger = self.scheme.privacy.max_contributions, self.ledger
+        own = self.scheme.at(request.round).privacy.max_contributions
+        if member is None or ledger is None:  # memory does not tell kinds of releases apart
+            most = limit if self.scheme.asked else own
+            return request.weights is not None and (most is None or state.contributions < most)
         terms, session = self._terms(request), member.session
         if self.policy is not None:
             self.policy.check(terms)
         if request.weights is not None:
-            self.attendance.limit = self._limit_reached(ledger, terms, limit)
+            self.attendance.limit = self._limit_reached(ledger, terms, limit, own)
         within = request.weights is not None and self.attendance.limit is None
         ledger.join(
             session.run,
@@ -333,12 +370,24 @@ class Client:
         )
         return within
 
-    def _limit_reached(self, ledger: ClientLedger, terms: Terms, limit: int | None) -> str | None:
-        """Which limit keeps this client's data out of the sum, in words; None if none does."""
-        used = len(ledger.participations(self.app))
-        if limit is not None and used >= limit:
-            under = "" if self.app is None else f" under the app '{self.app}'"
-            return f"{used} of {limit} contributions{under} are used (privacy.max_contributions)"
+    def _limit_reached(self, ledger: ClientLedger, terms: Terms, limit: int | None, own: int | None) -> str | None:
+        """Which limit keeps this client's data out of the sum, in words; None if none does.
+
+        Releases with other noise than usual rounds, such as answers to questions, have a limit of their own beside.
+        """
+        used, under = ledger.participations(self.app), "" if self.app is None else f" under the app '{self.app}'"
+        if limit is not None and len(used) >= limit:
+            return f"{len(used)} of {limit} contributions{under} are used (privacy.max_contributions)"
+        alike = sum(one.noise_multiplier == terms.noise_multiplier for one in used)
+        if own is not None and alike >= own:
+            return f"{alike} of {own} contributions{under} with this noise are used, as many as were planned"
+        if self.scheme.asked and limit is not None and not terms.question:
+            asking = self.scheme.at(self.scheme.asked[0]).privacy  # what is set aside for answers is for answers
+            promise, reserved = asking.promise(), asking.max_contributions
+            if promise is not None and reserved is not None:
+                others = sum(one.noise_multiplier != promise.noise_multiplier for one in used)
+                if others >= limit - reserved:
+                    return f"{others} of {limit - reserved} contributions{under} besides answers are used"
         return None if self.policy is None else self.policy.limit_reached(ledger, terms)
 
     def _agree(self, state: ClientState, request: Request, message: ToMember) -> tuple[ClientState, Reply]:

@@ -68,34 +68,54 @@ def protocol_bytes(terms: Terms) -> tuple[int, int]:
 
 
 def planned_events(scheme: Scheme, attempts: int, *, failed_openings: int | None = None) -> list[Event]:
-    """What so many attempts at rounds cost, and so many attempts at an opening round beside: all that are reserved."""
-    event, opening = scheme.privacy.event(), scheme.at(1).privacy
-    first, opened = opening.event(), opening.max_contributions
-    if event is None or first is None:
+    """What so many attempts at rounds that learn cost, and beside them all that are reserved for other releases.
+
+    ``failed_openings`` counts failed attempts at releases of other kinds; None all that are reserved.
+    """
+    found, event = [], scheme.privacy.event()
+    if event is None:
         return []
-    if opening is scheme.privacy or opened is None:
-        return [replace(event, count=attempts)]
-    opened = opened if failed_openings is None else 1 + failed_openings
-    return [replace(first, count=opened), *([replace(event, count=attempts - 1)] if attempts > 1 else [])]
+    for other in _of_everybody(scheme):
+        reserved, kind = other.privacy.max_contributions, other.privacy.event()
+        times = len(scheme.asked) if other.purpose == "ask" else 1
+        if kind is None or reserved is None:
+            return []
+        found.append(replace(kind, count=reserved if failed_openings is None else times + failed_openings))
+        attempts -= other.purpose == "centre"
+    return [*found, *([replace(event, count=attempts)] if attempts > 0 and scheme.learns else [])]
 
 
 def events_at_limit(scheme: Scheme) -> list[Event]:
     """The dearest that a client can have given when it reaches its limit of contributions; nothing without a limit."""
-    limit, opening = scheme.privacy.max_contributions, scheme.at(1).privacy
-    event, first = scheme.privacy.event(), opening.event()
-    if event is None or limit is None or first is None:
+    limit, event = scheme.privacy.max_contributions, scheme.privacy.event()
+    if event is None or limit is None:
         return []
-    opened = 0
-    if first.noise_multiplier < event.noise_multiplier:  # of openings it gives no more than their own limit says
-        opened = min(limit, opening.max_contributions or limit)
-    return [replace(kind, count=count) for kind, count in ((first, opened), (event, limit - opened)) if count]
+    found = []
+    for other in _of_everybody(scheme):
+        kind, own = other.privacy.event(), other.privacy.max_contributions
+        if kind is None:
+            return []
+        if kind.noise_multiplier < event.noise_multiplier or other.purpose == "ask":
+            given = min(limit, own or limit)  # of releases of this kind it gives no more than their own limit says
+            found.append(replace(kind, count=given))
+            limit -= given
+    return [*found, *([replace(event, count=limit)] if limit else [])]
+
+
+def _of_everybody(scheme: Scheme) -> list[Scheme]:
+    """The schemes of releases that have their own noise and limit: one of each kind."""
+    found: dict[str, Scheme] = {}
+    for other in scheme.others.values():
+        if other.purpose in ("centre", "ask") and other.private:
+            found.setdefault(other.purpose, other)
+    return list(found.values())
 
 
 def _phases(scheme: Scheme, rounds: int) -> Iterator[tuple[int, int, Scheme]]:
-    """The first round of each part of a run, how many rounds it has, and their scheme."""
-    starts = [*scheme.phases, rounds + 1]
-    for (first, part), following in zip(scheme.phases.items(), starts[1:], strict=True):
-        yield first, following - first, part
+    """The first round of each part of a run, how many it has, and their scheme; ``rounds`` has no questions."""
+    usual = rounds + len(scheme.asked) - len(scheme.others)
+    for first, part in scheme.phases.items():
+        yield first, usual if part is scheme else sum(other is part for other in scheme.others.values()), part
 
 
 def _presence(scheme: Scheme) -> float:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from lowkey.analytics import Answer
 from lowkey.secagg import Advert, Confirmation, Delivery, Masked, MemberState, Revealed, SealedShares
 from lowkey.server import State
 from lowkey.types import ClientId, Evaluation, FloatArray, Words
@@ -173,6 +174,8 @@ class RunState:
         What the server's three parts remember.
     clip_norm : float or None
         S of the next round, where it is not the configured one.
+    evaluated : State
+        "values" has what clients' evaluations of the model have found so far, for stopping early.
     bytes_up, bytes_down : int
         Of all vectors and models so far.
     """
@@ -182,6 +185,7 @@ class RunState:
     gathered: State = field(default_factory=dict, repr=False)
     optimiser: State = field(default_factory=dict, repr=False)
     average: State = field(default_factory=dict, repr=False)
+    evaluated: State = field(default_factory=dict, repr=False)
     clip_norm: float | None = None
     bytes_up: int = 0
     bytes_down: int = 0
@@ -189,20 +193,21 @@ class RunState:
 
 @dataclass(frozen=True, kw_only=True)
 class RoundOutcome:
-    """The state after one round, and numbers about the round that may be published."""
+    """The state after one round, and numbers about the round that may be published; or the answer to a question."""
 
     state: RunState
     bytes_up_per_client: int
     bytes_down_per_client: int
     survivors: int
-    update_norm: float
-    residual_norm: float
-    nonzeros: int
-    relative_gap: float
-    iterations: int
-    stopped: str
-    regularisation: float
-    median_norm: float | None
+    update_norm: float = 0.0
+    residual_norm: float = 0.0
+    nonzeros: int = 0
+    relative_gap: float = 0.0
+    iterations: int = 0
+    stopped: str = "nothing to decode"
+    regularisation: float = 0.0
+    median_norm: float | None = None
+    answer: Answer | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,6 +242,7 @@ class RoundRecord:
         return {
             "round": self.round,
             **self.evaluation,
+            **({} if outcome.answer is None else {"answer": outcome.answer.to_json()}),
             "epsilon_paper": spent.paper if spent else None,
             "epsilon_rdp": spent.rdp if spent else None,
             "epsilon_pld": spent.pld if spent else None,

@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
+import numpy as np
+
 from lowkey import checks
-from lowkey.federation.aggregation import AGGREGATORS, Attempt, Replies, Requests
+from lowkey.analytics import Answer, Total
+from lowkey.federation.aggregation import AGGREGATORS, Attempt, Outcome, Replies, Requests
 from lowkey.federation.records import RoundOutcome, RunState
 from lowkey.federation.schemes import Scheme
-from lowkey.privacy import Ledger
+from lowkey.privacy import ClientMechanism, Ledger
 from lowkey.protocols import Ask
 from lowkey.rng import PublicStream, Secrets
 from lowkey.secagg import VerifyKeys
+from lowkey.server import State
 from lowkey.timing import StageClock
 from lowkey.types import FloatArray
 
@@ -53,8 +58,8 @@ def round_flow(
     number, whole = state.round + 1, scheme
     scheme = whole.at(number)
     privacy, operator = scheme.privacy, scheme.operator(state.weights.size, number)
-    calibrates = scheme is whole.last  # what is released, whose iterates are averaged no more
-    start = released_model(whole, state) if calibrates else state.weights
+    calibrates = scheme.purpose == "calibrate"  # what is released, whose iterates are averaged no more
+    start = released_model(whole, state) if calibrates or scheme.question else state.weights
     before = state if scheme is whole else initial_state(scheme, start)
 
     # 1. Roster: drawn secretly where amplification is claimed, reproducibly where nothing is.
@@ -70,6 +75,21 @@ def round_flow(
         )
     )  # fmt: skip
 
+    up, down = privacy.wire(operator.num_measurements).num_bytes, 4 * start.size
+    sent = state.bytes_up + up * cohort.size
+    received = state.bytes_down + round(down * privacy.sampling.expected_size)  # the true number is secret
+    if scheme.question is not None:  # the sum is the answer, and the model stays as it is
+        answer = scheme.question.read(_total(scheme, summed))
+        return RoundOutcome(
+            state=replace(
+                state, round=number, evaluated=_noted(scheme, state, answer), bytes_up=sent, bytes_down=received
+            ),
+            bytes_up_per_client=up,
+            bytes_down_per_client=down,
+            survivors=summed.survivors,
+            answer=answer,
+        )
+
     # 13. Gather, in the compressed domain: what earlier rounds left over, and decoding.
     decode = partial(scheme.decoder.decode, operator, layers=scheme.layers)
     with clock.stage("decode"):
@@ -82,20 +102,24 @@ def round_flow(
     step_norm = checks.finite_norm("the step of the model", step)
     weights = start.copy()
     weights[scheme.part] += step
-    average = whole.averaging.init(weights) if calibrates else whole.averaging.add(state.average, weights, number)
+    average = (
+        whole.averaging.init(weights)
+        if calibrates
+        else whole.averaging.add(state.average, weights, whole.learning_number(number))
+    )
 
     # 15. Outcome: the new state, and numbers about the round that may be published.
-    up, down = privacy.wire(operator.num_measurements).num_bytes, 4 * weights.size
     return RoundOutcome(
-        state=RunState(
+        state=replace(
+            state,
             round=number,
             weights=weights,
             gathered=gathered.state if scheme is whole else state.gathered,
             optimiser=optimiser if scheme is whole else state.optimiser,
             average=average,
             clip_norm=summed.mean.clip_norm if scheme is whole else state.clip_norm,
-            bytes_up=state.bytes_up + up * cohort.size,
-            bytes_down=state.bytes_down + round(down * privacy.sampling.expected_size),  # the true number is secret
+            bytes_up=sent,
+            bytes_down=received,
         ),
         bytes_up_per_client=up,
         bytes_down_per_client=down,
@@ -109,6 +133,27 @@ def round_flow(
         regularisation=gathered.decoded.regularisation,
         median_norm=summed.median_norm,
     )
+
+
+def _total(scheme: Scheme, summed: Outcome) -> Total:
+    """The sum that a mean stands for, and how many units are in it, of those that were expected."""
+    privacy, mean = scheme.privacy, summed.mean
+    divided_by: float = privacy.contributors if isinstance(privacy, ClientMechanism) else summed.weight
+    present = summed.survivors / privacy.sampling.roster_size if scheme.private else 1.0
+    return Total(
+        value=mean.value.astype(np.float64) * divided_by,
+        noise=mean.noise * divided_by,
+        units=max(1, round(divided_by * present)),
+        unit="client" if scheme.private and not privacy.by_person else "person",
+    )
+
+
+def _noted(scheme: Scheme, state: RunState, answer: Answer) -> State:
+    """What clients have found about the model so far: the AUROC of each evaluation."""
+    if not scheme.evaluated_by_clients or "auroc" not in answer.estimates:
+        return state.evaluated
+    value = answer.estimates["auroc"].value
+    return {"values": np.append(state.evaluated.get("values", []), value).astype(np.float32)}
 
 
 def drive(flow: Generator[Requests, Replies, RoundOutcome], ask: Ask) -> RoundOutcome:

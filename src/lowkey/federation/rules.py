@@ -55,7 +55,9 @@ def rounds_by_rule(settings: ClientPrivacy, *, clients: int, calibration: int = 
             f"schedule.rounds is 'auto' and privacy.sampling {settings.sampling!r}; the rule for rounds is for "
             "everybody in every round: set schedule.rounds, or ask 'lowkey plan'"
         )
-    alone = replace(settings, centring=0.0, centring_noise="auto", noise_multiplier="auto", spare_attempts=0)
+    alone = replace(
+        settings, centring=0.0, centring_noise="auto", questions=0, noise_multiplier="auto", spare_attempts=0
+    )
     once = _mechanism(alone.resolve(clients=clients, cohort=clients, rounds=1), clients, clients)
     learning = math.ceil(NOISE_IN_A_SCORE * clients / (LARGEST_STEP * total_noise(once)))
     return max(LEAST_ROUNDS, learning) + bool(settings.centring) + calibration
@@ -156,6 +158,11 @@ def with_rate(
             "privacy.unit = 'person') and the number of rounds; set those, or the rate itself"
         )
     learning = rounds_that_learn(rounds, settings, calibration)
+    if learning < 1:
+        raise InvalidInput(
+            f"schedule.rounds is {rounds}, and none of them learns: {calibration} are for schedule.calibration"
+            f"{' and one is for the centre' if settings.centring else ''}; set more, or less calibration"
+        )
     return replace(server, rate=rate_by_rule(_mechanism(settings, clients, cohort), learning) / settings.norm)
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
+
+import numpy as np
 
 from lowkey import checks
 from lowkey import privacy as accounting
@@ -24,7 +26,7 @@ from lowkey.types import Evaluation, FloatArray
 
 _log = logging.getLogger(__name__)
 
-StoppedBy = Literal["rounds", "privacy target"]
+StoppedBy = Literal["rounds", "privacy target", "evaluation"]
 
 
 def no_evaluation(weights: FloatArray) -> Evaluation:  # noqa: ARG001
@@ -39,13 +41,16 @@ class Schedule:
     Parameters
     ----------
     rounds : int or "auto"
-        Number of the last round. A run also stops before a round that would exceed the target ε. "auto", in a
-        configuration, means as many rounds as the target allows; where the noise is "auto", too, as many as the rule
-        for private heads says.
+        Number of rounds that learn, with those for a centre and for calibration; questions have rounds of their own. A
+        run also stops before a round that would exceed the target ε. "auto", in a configuration, means as many rounds
+        as the target allows; where the noise is "auto", too, as many as the rule for private heads says. With 0 only
+        questions are asked.
     calibration : int
         How many of the rounds, the last ones, fit slope and intercept of a head that states risks.
     evaluate_every : int
         Rounds between evaluations; the last round is always evaluated.
+    patience : int
+        After how many evaluations by clients that found no better AUROC learning ends; 0 for never.
     attempts : int
         How often a round is tried, when it fails for too few survivors, before the run stops. Attempts that asked for
         vectors are paid for; see ``ClientPrivacy.spare_attempts``.
@@ -54,13 +59,15 @@ class Schedule:
     rounds: int | Literal["auto"] = 200
     calibration: int = 0
     evaluate_every: int = 1
+    patience: int = 0
     attempts: int = 3
 
     def __post_init__(self) -> None:
         if self.rounds != "auto":
-            checks.at_least("schedule.rounds", self.rounds, 1)
+            checks.at_least("schedule.rounds", self.rounds, 0)
         checks.at_least("schedule.calibration", self.calibration, 0)
         checks.at_least("schedule.evaluate_every", self.evaluate_every, 1)
+        checks.at_least("schedule.patience", self.patience, 0)
         checks.at_least("schedule.attempts", self.attempts, 1)
 
     @property
@@ -100,7 +107,8 @@ class Federation:
 
         ``save`` is called after every round, before the observers, and must make the round durable.
         """
-        while state.round < schedule.last_round:
+        last_round = schedule.last_round + len(self.scheme.asked)
+        while state.round < last_round:
             if self._passes(state.round + 1):
                 if state.round == 0:
                     raise BudgetExhausted(
@@ -108,22 +116,32 @@ class Federation:
                         "the noise multiplier or the target ('lowkey privacy calibrate' finds the noise)"
                     )
                 return state, "privacy target"
-            state, record = self._run_round(state, schedule)
+            state, record = self._run_round(state, schedule, last_round)
             save(state, record)
             for observer in observers:
                 observer(record.to_json())
+            if schedule.patience and self._is_no_better(state, schedule.patience):
+                left = range(state.round + 1, last_round + 1)
+                calibrates = [number for number in left if self.scheme.at(number).purpose == "calibrate"]
+                if not calibrates:
+                    return state, "evaluation"
+                state = replace(state, round=calibrates[0] - 1, evaluated={})  # learning ends here
         return state, "rounds"
 
-    def _run_round(self, state: RunState, schedule: Schedule) -> tuple[RunState, RoundRecord]:
+    def _is_no_better(self, state: RunState, patience: int) -> bool:
+        """Whether this round has found that the best evaluation by clients is ``patience`` evaluations ago."""
+        values = state.evaluated.get("values")
+        if values is None or self.scheme.at(state.round).purpose != "ask":
+            return False
+        return len(values) - 1 - int(np.argmax(values)) >= patience
+
+    def _run_round(self, state: RunState, schedule: Schedule, last_round: int) -> tuple[RunState, RoundRecord]:
         started = time.perf_counter()
         outcome = self._try(state, schedule)
         with self.clock.stage("account"):
             spent = self.epsilon()
-            last = outcome.state.round == schedule.last_round or self._passes(outcome.state.round + 1)
-        evaluation: Evaluation = {}
-        if last or outcome.state.round % schedule.evaluate_every == 0:
-            with self.clock.stage("evaluate"):
-                evaluation = self.evaluate(released_model(self.scheme, outcome.state))
+            last = outcome.state.round == last_round or self._passes(outcome.state.round + 1)
+        evaluation = self._evaluated(outcome, due=last or outcome.state.round % schedule.evaluate_every == 0)
         seconds = self.clock.take() | {"round": time.perf_counter() - started}
         record = RoundRecord(
             outcome=outcome,
@@ -135,6 +153,25 @@ class Federation:
             runtime=self.take_figures(),
         )
         return outcome.state, record
+
+    def _evaluated(self, outcome: RoundOutcome, *, due: bool) -> Evaluation:
+        """Metrics of the model: what the server's test data says, or what clients found, and that beside."""
+        asked = self.scheme.at(outcome.state.round)
+        if asked.question is None and (self.scheme.evaluated_by_clients or not due):
+            return {}
+        if asked.question is not None and not asked.evaluated_by_clients:
+            return {}
+        with self.clock.stage("evaluate"):
+            found = self.evaluate(released_model(self.scheme, outcome.state))
+        if outcome.answer is None:
+            return found
+        estimates = outcome.answer.estimates.items()
+        return {
+            **{name: estimate.value for name, estimate in estimates},
+            **{f"{name}_low": estimate.low for name, estimate in estimates},
+            **{f"{name}_high": estimate.high for name, estimate in estimates},
+            **{f"{name}_server": value for name, value in found.items()},
+        }
 
     def _try(self, state: RunState, schedule: Schedule) -> RoundOutcome:
         """Try one round as often as the schedule says; every try has a new cohort, new keys and new noise."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from lowkey import checks
+from lowkey.analytics import Question, asked_of
 from lowkey.codec import CODECS, DECODERS, operator_of
 from lowkey.errors import InvalidInput
 from lowkey.federation.rules import with_rate
@@ -43,6 +44,7 @@ FAMILIES: Registry[Family] = Registry(
 )
 SCHEMES = (*FAMILIES, *(f"{name}-dp" for name in FAMILIES))
 _PRIVATE = "-dp"
+Purpose: TypeAlias = Literal["learn", "centre", "calibrate", "ask"]
 PARTS: dict[str, Registry[Any]] = {
     "codec": CODECS, "decoder": DECODERS, "gather": GATHERS, "server": OPTIMISERS, "averaging": AVERAGES,
 }  # fmt: skip
@@ -70,10 +72,15 @@ class Scheme:
         Number of coordinates of each parameter tensor of the model, for decoders that use them.
     start, stop : int, int or None
         Which coordinates of the model its rounds learn; all where nothing is said.
-    first : Scheme or None
-        The scheme of round 1, where that releases something else: the mean features of a model with a centre.
-    last, until : Scheme or None, int or None
-        The scheme of all rounds after ``until``, where they learn something else: how scores become risks.
+    purpose : {"learn", "centre", "calibrate", "ask"}
+        What its rounds are for: to learn, to release the mean features of a model with a centre, to learn how scores
+        become risks, or to ask ``question``, whose answer leaves the model as it is.
+    question : Question or None
+        What clients are asked instead of being trained.
+    others : mapping of int to Scheme
+        Rounds of another purpose than this one's, with their schemes.
+    features : str
+        The public feature map that makes the model's inputs, in words with its digest; everybody must have the same.
     """
 
     name: str
@@ -88,23 +95,47 @@ class Scheme:
     layers: tuple[int, ...] = ()
     start: int = 0
     stop: int | None = None
-    first: Scheme | None = None
-    last: Scheme | None = None
-    until: int | None = None
+    purpose: Purpose = "learn"
+    question: Question | None = None
+    others: Mapping[int, Scheme] = field(default_factory=dict, repr=False)
+    features: str = ""
 
     def at(self, number: int) -> Scheme:
-        """The scheme of a round."""
-        if self.last is not None and self.until is not None and number > self.until:
-            return self.last
-        return self.first if self.first is not None and number == 1 else self
+        """The scheme of a round; where nothing is learned, there are no rounds but those that ask."""
+        if self.purpose == "ask" and self.others and number not in self.others:
+            raise InvalidInput(f"round {number} asks nothing that was agreed on, and nothing is learned in this run")
+        return self.others.get(number, self)
 
     @property
     def phases(self) -> dict[int, Scheme]:
         """The different schemes of a run, by the first round of each."""
-        found = {1: self} if self.first is None else {1: self.first, 2: self}
-        if self.last is not None and self.until is not None:
-            found[self.until + 1] = self.last
+        found: dict[int, Scheme] = {}
+        first = next(number for number in range(1, len(self.others) + 2) if number not in self.others)
+        for number in sorted({*self.others, *([first] if self.learns else [])}):
+            if all(known is not self.at(number) for known in found.values()):
+                found[number] = self.at(number)
         return found
+
+    @property
+    def learns(self) -> bool:
+        """Whether any round learns: not where all that happens is that questions are asked."""
+        return self.purpose == "learn"
+
+    @property
+    def evaluated_by_clients(self) -> bool:
+        """Whether the model is evaluated on clients' own test rows, in this round or, of a whole run, in any."""
+        if self.question is not None:
+            return self.question.asks_of == "scores"
+        return any(other.evaluated_by_clients for other in self.others.values())
+
+    @property
+    def asked(self) -> tuple[int, ...]:
+        """The rounds in which a question is asked."""
+        return tuple(sorted(number for number, other in self.others.items() if other.purpose == "ask"))
+
+    def learning_number(self, number: int) -> int:
+        """The number of a round among those that change the model."""
+        return number - sum(asked < number for asked in self.asked)
 
     @property
     def part(self) -> slice:
@@ -117,7 +148,7 @@ class Scheme:
 
     def operator(self, num_coordinates: int, number: int) -> Operator:
         """The map of a round of this scheme, for a model of this size."""
-        num_coordinates = len(range(num_coordinates)[self.part])
+        num_coordinates = len(range(num_coordinates)[self.part]) if self.question is None else self.question.length
         round_number = number if self.codec.changes_each_round else 0
         public = PublicNumbers(seed=self.seed, round=round_number, bits=self.privacy.bits)
         return operator_of(self.codec, num_coordinates, public)
@@ -150,8 +181,10 @@ class Scheme:
             codec=describe(CODECS.name_of(type(self.codec)), self.codec),
             public_seed=self.seed,
             model_size=num_coordinates,
+            question="" if self.question is None else asked_of(self.question),
             unit=promise.unit,
             persons=promise.persons,
+            features=self.features,
         )
 
     @staticmethod
@@ -176,11 +209,20 @@ class Scheme:
         """The same scheme for a model whose parameter tensors have these sizes, in their natural order."""
         return self.for_model(ModelShape(tuple(layers)))
 
-    def for_model(self, shape: ModelShape, *, rounds: int | None = None, calibration: int = 0) -> Scheme:
+    def for_model(
+        self,
+        shape: ModelShape,
+        *,
+        rounds: int | None = None,
+        calibration: int = 0,
+        questions: Sequence[Question] = (),
+        evaluation: Question | None = None,
+        every: int = 0,
+    ) -> Scheme:
         """The same scheme for a model of this shape.
 
-        Where it has a centre, round 1 releases the mean features. Where it has slope and intercept, the last rounds fit
-        them; all others learn the rest.
+        Questions come first. Where the model has a centre, the next round releases the mean features. Where it has
+        slope and intercept, the last rounds fit them; all others learn the rest.
 
         Parameters
         ----------
@@ -190,46 +232,110 @@ class Scheme:
             The number of the last round; needed for calibration.
         calibration : int
             How many rounds, the last ones, fit slope and intercept.
+        questions : sequence of Question
+            What is asked before the first round that learns.
+        evaluation : Question or None
+            What is asked of the model at the end, in one more round.
+        every : int
+            Rounds after which the same is asked meanwhile; 0 asks at the end only.
         """
         settings: ClientPrivacy | None = getattr(self.privacy, "settings", None)
-        if settings is not None and bool(settings.centring) != bool(shape.centre):
+        if rounds == 0 and not questions and evaluation is None:
+            raise InvalidInput(
+                "schedule.rounds is 0, and nothing is asked; set rounds, or ask something: [[questions]]"
+            )
+        if settings is not None and rounds != 0 and bool(settings.centring) != bool(shape.centre):
             raise InvalidInput(
                 "the model has a centre, which costs a share of the budget: set privacy.centring, such as 0.05"
                 if shape.centre
                 else f"privacy.centring is {settings.centring}, but the model has no centre; set it to 0"
             )
-        made = replace(self, layers=shape.learned, start=shape.centre, stop=shape.centre + sum(shape.learned))
+        learned: dict[int, Scheme] = {}
         if shape.centre:
-            opening = self.privacy
-            if settings is not None:
-                population = self.privacy.sampling.population
-                everybody = make_sampling("all", population=population, cohort=population)
-                opening = ClientMechanism(settings=settings.opening(), sampling=everybody)
-            made = replace(made, first=self._plain(opening, 0, shape.centre))
-        if calibration:
+            opening = self.privacy if settings is None else self._of_everybody(settings.opening())
+            learned[1] = self._plain(opening, 0, shape.centre, purpose="centre")
+        if calibration and rounds != 0:
             if not shape.calibration:
                 raise InvalidInput(
                     f"schedule.calibration is {calibration}, but the model has no slope and intercept; set it to 0, or "
                     "use lowkey.RiskHead"
                 )
-            if settings is not None and settings.unit == "person":
-                raise InvalidInput(
-                    "schedule.calibration adds up what clients know of slope and intercept; with privacy.unit = "
-                    "'person' set it to 0"
-                )
             if rounds is None or rounds <= calibration + bool(shape.centre):
                 raise InvalidInput(
                     f"schedule.calibration is {calibration}; it must leave rounds to learn: set more schedule.rounds"
                 )
-            last = self._plain(self.privacy, shape.size - shape.calibration, shape.size)
-            made = replace(made, last=last, until=rounds - calibration)
-        return made
+            closing = self.privacy
+            if settings is not None:
+                closing = ClientMechanism(settings=settings.calibrating(), sampling=self.privacy.sampling)
+            last = self._plain(closing, shape.size - shape.calibration, shape.size, purpose="calibrate")
+            learned |= dict.fromkeys(range(rounds - calibration + 1, rounds + 1), last)
+        return replace(
+            self,
+            layers=shape.learned,
+            start=shape.centre,
+            stop=shape.centre + sum(shape.learned),
+            purpose="ask" if rounds == 0 else "learn",
+            others=self._with_questions(learned, rounds, questions, evaluation, every),
+        )
 
-    def _plain(self, privacy: Privacy, start: int, stop: int) -> Scheme:
+    def _with_questions(
+        self,
+        learned: Mapping[int, Scheme],
+        rounds: int | None,
+        questions: Sequence[Question],
+        evaluation: Question | None,
+        every: int,
+    ) -> dict[int, Scheme]:
+        """Rounds of other purposes, those of questions put in between: all later ones move back."""
+        found = {number: self._asking(question) for number, question in enumerate(questions, 1)}
+        if not found and evaluation is None:
+            return dict(learned)
+        if rounds is None:
+            raise InvalidInput("questions need the number of rounds; set schedule.rounds")
+        place, evaluates = len(found), None if evaluation is None else self._asking(evaluation)
+        for number in range(1, rounds + 1):
+            place += 1
+            if number in learned:
+                found[place] = learned[number]
+            if evaluates is not None and every and number % every == 0 and number < rounds:
+                place += 1
+                found[place] = evaluates
+        if evaluates is not None:
+            found[place + 1] = evaluates
+        return found
+
+    def _asking(self, question: Question) -> Scheme:
+        """A scheme whose rounds ask a question of everybody."""
+        settings: ClientPrivacy | None = getattr(self.privacy, "settings", None)
+        population = self.privacy.sampling.population
+        privacy: Privacy = (
+            NoPrivacy(sampling=make_sampling("fixed", population=population, cohort=population))
+            if settings is None
+            else self._of_everybody(settings.of_question())
+        )
+        return replace(
+            self._plain(privacy, 0, question.length, purpose="ask"),
+            question=question,
+            weight_by_examples=not self.private,
+        )
+
+    def _of_everybody(self, settings: ClientPrivacy) -> ClientMechanism:
+        population = self.privacy.sampling.population
+        everybody = make_sampling("all", population=population, cohort=population)
+        return ClientMechanism(settings=settings, sampling=everybody)
+
+    def _plain(self, privacy: Privacy, start: int, stop: int, *, purpose: Purpose) -> Scheme:
         """A scheme for a few coordinates, whose mean update is simply added."""
         usual = {kind: PARTS[kind][name]() for kind, name in usual_parts("fl-std").items()}
         return replace(
-            self, **usual, privacy=privacy, weight_by_examples=False, layers=(stop - start,), start=start, stop=stop
+            self,
+            **usual,
+            privacy=privacy,
+            weight_by_examples=False,
+            layers=(stop - start,),
+            start=start,
+            stop=stop,
+            purpose=purpose,
         )
 
 

@@ -21,7 +21,9 @@ import numpy as np
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import Mod
+from numpy.typing import NDArray
 
+from lowkey.analytics import Question
 from lowkey.deployment import (
     LEDGER_FILE,
     LIST_FILE,
@@ -39,10 +41,10 @@ from lowkey.errors import CannotContribute, ConfigError, InvalidInput, PolicyRef
 from lowkey.experiments import Config, parse, read
 from lowkey.federation import Attendance, Client, ClientState, Request, Scheme, explain
 from lowkey.flower.nodes import Greeting, note_version, sign_introduction
-from lowkey.flower.sizes import from_numbers, shape_of_app, to_numbers
+from lowkey.flower.sizes import AppModel, from_record, is_record, model_of_app, to_record
 from lowkey.flower.wire import read_request, write_reply
 from lowkey.privacy import ClientLedger
-from lowkey.protocols import LocalUpdate, ModelShape, PersonTrainer, Trainer
+from lowkey.protocols import LocalUpdate, PersonTrainer, Trainer
 from lowkey.rng import OSSecrets, ReplaySecrets, Secrets
 from lowkey.secagg import MemberState, decode, encode
 from lowkey.tasks import NodeSettings, client_of
@@ -142,7 +144,8 @@ class Node:
 
     @cached_property
     def _scheme(self) -> Scheme:
-        return self._config.scheme(self._trainer.shape)
+        shape, features = self._trainer.model
+        return self._config.scheme(shape, features=features)
 
     def greet(self, context: Context) -> Greeting:
         """Greet the server: say which client this is, and what it has agreed to.
@@ -150,6 +153,7 @@ class Node:
         Terms that the client's policy forbids are refused here, before any round.
         """
         identity = self._keys.identity(self.client) if self._keys else None
+        _log.info("the model's inputs are %s", self._scheme.features or "the data as they are")
         if self._policy is not None:
             for number, phase in self._scheme.phases.items():
                 self._policy.check(phase.terms(self._trainer.num_coordinates, number))
@@ -168,6 +172,7 @@ class Node:
             client = Client(
                 scheme=self._scheme,
                 trainer=self._trainer,
+                respondent=self._trainer,
                 secrets=self._secrets,
                 keys=self._keys,
                 policy=self._policy,
@@ -201,7 +206,7 @@ def settings_digest(scheme: Scheme, num_coordinates: int) -> bytes:
     if scheme.private:
         digests = [phase.terms(num_coordinates, number).digest() for number, phase in scheme.phases.items()]
         return digests[0] if len(digests) == 1 else hashlib.sha256(b"".join(digests)).digest()
-    return f"{scheme.name} {scheme.codec} {scheme.seed} {num_coordinates}".encode()
+    return f"{scheme.name} {scheme.codec} {scheme.seed} {num_coordinates} {scheme.features}".encode()
 
 
 class _Memory:
@@ -231,35 +236,35 @@ class _Memory:
         )
 
     @property
-    def shape(self) -> ModelShape | None:
-        numbers = cast("list[int] | None", self._record().get("shape"))
-        return None if numbers is None else from_numbers(*numbers)
+    def model(self) -> AppModel | None:
+        record = dict(self._record())
+        return from_record(record) if is_record(record) else None
 
-    @shape.setter
-    def shape(self, shape: ModelShape) -> None:
-        self._record()["shape"] = list(to_numbers(shape))
+    @model.setter
+    def model(self, model: AppModel) -> None:
+        self._record().update(to_record(model))
 
     def _record(self) -> ConfigRecord:
         return cast(ConfigRecord, self._context.state.setdefault(_STATE, ConfigRecord()))
 
 
 class _LateTrainer:
-    """A trainer that is made when it trains; the shape of its model is remembered, so that other steps do without."""
+    """Trains, and answers questions, by what is made when it does; what other steps need of its model is remembered."""
 
     def __init__(self, config: Config, node: NodeSettings, memory: _Memory, home: Path | None) -> None:
         self._config, self._node, self._memory, self._home = config, node, memory, home
         self.num_clients = config.federation.clients
 
     @cached_property
-    def shape(self) -> ModelShape:
-        shape = self._memory.shape
-        if shape is None:
-            shape = self._memory.shape = shape_of_app(self._config, self._home)
-        return shape
+    def model(self) -> AppModel:
+        model = self._memory.model
+        if model is None:
+            model = self._memory.model = model_of_app(self._config, self._home)
+        return model
 
     @property
     def num_coordinates(self) -> int:
-        return self.shape.size
+        return self.model.shape.size
 
     def limit_threads(self, threads: int) -> None:
         del threads
@@ -272,11 +277,26 @@ class _LateTrainer:
         with _excusing():
             yield from cast(PersonTrainer, self._made(weights, client)).train_persons(weights, client, rng)
 
+    def answers(self, question: Question, weights: FloatArray, client: ClientId) -> Iterator[NDArray[np.float64]]:
+        from lowkey.experiments import respondent_of
+
+        task, study = self._config.find_task(), self._config.study
+        with _excusing():
+            module = held_out = tables = None
+            if question.asks_of == "scores":
+                module, held_out = task.model(study), self._single(client, task.held_out_at(study, self._node))
+            else:
+                tables = self._single(client, task.table_at(study, self._node))
+            yield from respondent_of(self._config, module, held_out, tables).answers(question, weights, client)
+
+    def _single(self, client: ClientId, examples: Any) -> _Single:
+        return _Single(client, examples, self.num_clients)
+
     def _made(self, weights: FloatArray, client: ClientId) -> Trainer:
         from lowkey.experiments import trainer_of
 
         task, study = self._config.find_task(), self._config.study
-        datasets = _Single(client, task.data_at(study, self._node), self.num_clients)
+        datasets = self._single(client, task.data_at(study, self._node))
         trainer: Trainer = trainer_of(self._config, task.model(study), datasets)
         if trainer.num_coordinates != weights.size:
             raise InvalidInput(f"the model has {trainer.num_coordinates} parameters; the server sent {weights.size}")

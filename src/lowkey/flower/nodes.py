@@ -100,6 +100,8 @@ class Nodes:
         Public keys of the clients; None in schemes without keys, which believe what a node says.
     terms : bytes
         Digest of the settings that everybody must have agreed to.
+    features : str
+        The public feature map that is part of them, in words, for messages.
     replays : bool
         Whether this server replays its secrets; either all nodes and the server do, or none.
     seconds : float
@@ -114,13 +116,15 @@ class Nodes:
         population: int,
         verify_keys: VerifyKeys | None,
         terms: bytes,
+        features: str = "",
         replays: bool,
         seconds: float,
     ) -> None:
         self._grid, self._run, self._population, self._verify_keys = grid, run, population, verify_keys
-        self._terms, self._replays, self._seconds = terms, replays, seconds
+        self._terms, self._features, self._replays, self._seconds = terms, features, replays, seconds
         self._nodes: dict[ClientId, int] = {}
         self._refused: dict[int, float] = {}  # node, and when to greet it again
+        self._reasons: dict[int, str] = {}  # node, and why it was not admitted
         self._gathered = False
 
     def online(self) -> dict[ClientId, int]:
@@ -148,6 +152,7 @@ class Nodes:
                 raise RoundFailed(
                     f"{len(present)} of {len(clients)} clients are online; at least {least} are needed: start the "
                     "missing nodes, or raise deployment.gather_seconds, the time to wait for them"
+                    + "".join(f". A node was not admitted: {reason}" for reason in sorted(self._reasons.values()))
                 )
             if told != len(present):
                 told = len(present)
@@ -166,7 +171,8 @@ class Nodes:
             try:
                 self._admit(node, Greeting.read(content))
             except Exception as error:  # whatever it is, it comes from what this node has sent
-                _log.warning("node %s is not admitted: %s", node, one_line(error))
+                self._reasons[node] = one_line(error)
+                _log.warning("node %s is not admitted: %s", node, self._reasons[node])
 
     def _admit(self, node: int, greeting: Greeting) -> None:
         client = greeting.client
@@ -179,8 +185,10 @@ class Nodes:
         elif (other := self._nodes.get(client)) is not None and other in set(self._grid.get_node_ids()):
             raise InvalidInput(f"client {client} is at node {other} already; give every node its own client number")
         if greeting.terms != self._terms:
+            here = f"; the server's: {self._features}" if self._features else ""
             raise InvalidInput(
-                f"client {client} has agreed to other settings or has another model; run the same app everywhere"
+                f"client {client} has agreed to other settings, or has another model or feature map{here}; run the "
+                "same app everywhere"
             )
         if greeting.replays != self._replays:
             raise InvalidInput(
@@ -188,3 +196,4 @@ class Nodes:
             )
         self._nodes[client] = node
         self._refused.pop(node, None)
+        self._reasons.pop(node, None)

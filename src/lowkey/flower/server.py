@@ -93,6 +93,7 @@ def serve(grid: Grid, context: Context, config: Config, out: Path) -> None:
             population=clients,
             verify_keys=verify_keys,
             terms=settings_digest(scheme, size),
+            features=scheme.features,
             replays=not secrets.claims_privacy,
             seconds=config.deployment.agree_seconds,
         )

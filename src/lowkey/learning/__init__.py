@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     )
     from lowkey.learning.models import SparseLinear, keras_initialise
     from lowkey.learning.objective import CLASSIFICATION, Choice, Loss, Objective, balanced_rows
+    from lowkey.learning.personal import Correction, Personal
+    from lowkey.learning.respondent import DataRespondent
     from lowkey.learning.trainers import make_trainer, usual_objective, usual_training
 
 _HOMES = {
@@ -49,6 +51,8 @@ _HOMES = {
     ),
     "models": ("SparseLinear", "keras_initialise"),
     "objective": ("CLASSIFICATION", "Choice", "Loss", "Objective", "balanced_rows"),
+    "personal": ("Correction", "Personal"),
+    "respondent": ("DataRespondent",),
     "trainers": ("make_trainer", "usual_objective", "usual_training"),
 }
 __getattr__ = lazy_names(__name__, _HOMES)
@@ -59,6 +63,8 @@ __all__ = [
     "CentredHead",
     "Choice",
     "ClientDatasets",
+    "Correction",
+    "DataRespondent",
     "Examples",
     "FlatModel",
     "FullGradient",
@@ -68,6 +74,7 @@ __all__ = [
     "Loss",
     "Metrics",
     "Objective",
+    "Personal",
     "RiskHead",
     "SparseBatch",
     "SparseLinear",

@@ -28,7 +28,7 @@ from lowkey import checks
 from lowkey.errors import CannotContribute, InvalidInput
 from lowkey.learning.datasets import ClientDatasets, as_arrays, persons_of
 from lowkey.learning.flat import layer_sizes
-from lowkey.learning.metrics import line_moments, line_of_moments, logistic_loss
+from lowkey.learning.metrics import line_moments, line_of_moments, logistic_loss, row_moments
 from lowkey.learning.models import SparseLinear
 from lowkey.learning.objective import CLASSIFICATION, Objective, require_labels
 from lowkey.learning.settings import FullGradient
@@ -232,7 +232,10 @@ class HeadTrainer:
         return results  # type: ignore[return-value]
 
     def train_persons(self, weights: FloatArray, client: ClientId, rng: np.random.Generator) -> Iterator[FloatArray]:
-        """Minus the rate times the gradient of each person's loss, summed over its rows; see :class:`PersonTrainer`."""
+        """Minus the rate times the gradient of each person's loss, summed over its rows; see :class:`PersonTrainer`.
+
+        Of a :class:`RiskHead`, also what these rows say about slope and intercept.
+        """
         if self._centre:
             raise InvalidInput("a head with a centre learns the mean of clients, not of persons; use a LinearHead")
         examples = self._clients[client]
@@ -257,6 +260,10 @@ class HeadTrainer:
                 updates[:, columns] = (left @ rows).toarray() if sparse else left @ rows
                 if self._bias:
                     updates[:, size + output] = left.sum(axis=1)
+            if self._start is not None:
+                moments = row_moments(scores[:, 0].astype(np.float64), labels > 0, self._start)
+                moments[~known] = np.nan
+                updates[:, self._size :] = np.add.reduceat(moments, persons.starts[:-1])
             yield updates
 
     def _examples(

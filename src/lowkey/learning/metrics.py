@@ -123,14 +123,20 @@ def line_moments(
     line : array of two
         Slope and intercept from which the step is taken.
     """
-    risk = scipy.special.expit(line[0] * scores + line[1])
-    wrong, weight = risk - positive, risk * (1 - risk)
-    moments: NDArray[np.float64] = np.array(
-        [wrong @ scores, wrong.sum(), weight @ scores**2, weight @ scores, weight.sum()]
-    )
+    moments: NDArray[np.float64] = row_moments(scores, positive, line).sum(axis=0)
     norm = float(np.linalg.norm(moments))
     if norm > 0:
         moments /= norm
+    return moments
+
+
+def row_moments(
+    scores: NDArray[np.float64], positive: NDArray[np.bool_], line: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """What each example adds to :func:`line_moments`, before these are scaled: one row of five for each."""
+    risk = scipy.special.expit(line[0] * scores + line[1])
+    wrong, weight = risk - positive, risk * (1 - risk)
+    moments: NDArray[np.float64] = np.stack([wrong * scores, wrong, weight * scores**2, weight * scores, weight], 1)
     return moments
 
 

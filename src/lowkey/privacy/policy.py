@@ -67,6 +67,10 @@ class Terms:
         n, the number of parameters of the model.
     unit, persons : str, int or None
         What is protected, in one word: a "client", a "person", or a row. The public number of persons or rows.
+    features : str
+        What the model's inputs are: the public feature map, in words with its digest.
+    question : str
+        What is asked of clients in a round that does not train.
     """
 
     noise_multiplier: float
@@ -87,6 +91,8 @@ class Terms:
     model_size: int
     unit: str = "client"
     persons: int | None = None
+    features: str = ""
+    question: str = ""
 
     def __post_init__(self) -> None:
         checks.not_negative("noise_multiplier", self.noise_multiplier)
@@ -110,7 +116,7 @@ class Terms:
     def digest(self) -> bytes:
         """SHA-256 of the canonical JSON: equal for equal terms, on every machine."""
         text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"), allow_nan=False)
-        return hashlib.sha256(f"lowkey terms 3\n{text}".encode()).digest()
+        return hashlib.sha256(f"lowkey terms 4\n{text}".encode()).digest()
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

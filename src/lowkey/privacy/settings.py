@@ -8,11 +8,12 @@ from typing import Literal, cast
 
 from lowkey import checks
 from lowkey.errors import InvalidInput
-from lowkey.privacy.events import require_delta
+from lowkey.privacy.events import Event, require_delta
 from lowkey.privacy.sampling import SAMPLINGS, Sampling, make_sampling
 
 LARGEST_CLIP = 1e6
 CENTRING_ATTEMPTS = 2  # the release itself, and one attempt that gives no sum
+MOMENTS_OF_A_PERSON = 3.0  # what one row says of slope and intercept is shorter, for scores up to 2.8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +42,9 @@ class ClientPrivacy:
         ``spare_attempts``.
     epsilon : float or None
         Target ε for people who see the released models; a run stops before an attempt that would exceed it.
+    spent : float
+        How much of ``epsilon`` is left for earlier runs on the same clients, such as statistics for an encoder: an ε at
+        the same δ. Noise that is "auto" keeps ``epsilon`` together with it.
     delta : float
         δ of the guarantee, below one over the number of clients (or persons) and at least 1e-12.
     rounds : int or None
@@ -71,6 +75,14 @@ class ClientPrivacy:
         a centre subtracts. 0 for models without.
     centring_noise : float or "auto"
         z of that release. "auto" follows from ``centring`` and ``epsilon``.
+    questions : int
+        How often something is asked besides what rounds learn: statistics, and evaluations by clients. Everybody
+        answers. A configuration counts them itself.
+    asking : float
+        Share of the budget for all of them together, with one spare attempt for twenty of them, at least one. Where
+        nothing is learned, they have the whole budget.
+    asking_noise : float or "auto"
+        z of each of these releases. "auto" follows from ``asking`` and ``epsilon``.
     proofs : bool
         Whether every member proves, under its mask, that its vector is no longer than a contribution and its noise
         are; who cannot counts as dropped out. Plain sums are checked directly. Needs the extra "proofs".
@@ -83,6 +95,7 @@ class ClientPrivacy:
     clip: Literal["fixed", "adaptive", "normalise"] = "fixed"
     noise_multiplier: float | Literal["auto"] = "auto"
     epsilon: float | None = None
+    spent: float = 0.0
     delta: float = 1e-5
     rounds: int | None = None
     spare_attempts: int | Literal["auto"] = "auto"
@@ -95,6 +108,9 @@ class ClientPrivacy:
     aggregation: Literal["plain", "masked"] = "plain"
     centring: float = 0.0
     centring_noise: float | Literal["auto"] = "auto"
+    questions: int = 0
+    asking: float = 0.1
+    asking_noise: float | Literal["auto"] = "auto"
     proofs: bool = False
 
     def __post_init__(self) -> None:
@@ -112,6 +128,12 @@ class ClientPrivacy:
             checks.not_negative("privacy.noise_multiplier", self.noise_multiplier)
         if self.epsilon is not None:
             checks.positive("privacy.epsilon", self.epsilon)
+        checks.not_negative("privacy.spent", self.spent)
+        if self.spent and self.spent >= (self.epsilon or 0.0):
+            raise InvalidInput(
+                f"privacy.spent is {self.spent:g}, and privacy.epsilon, which includes it, is {self.epsilon}; nothing "
+                "is left: raise privacy.epsilon"
+            )
         require_delta(self.delta, "privacy.delta")
         if self.rounds is not None:
             checks.at_least("privacy.rounds", self.rounds, 1)
@@ -128,8 +150,11 @@ class ClientPrivacy:
             checks.at_least("privacy.max_contributions", self.max_contributions, 1)  # type: ignore[arg-type]
         checks.one_of("privacy.aggregation", self.aggregation, ("plain", "masked"))
         checks.fraction("privacy.centring", self.centring, include_zero=True, include_one=False)
-        if self.centring_noise != "auto":
-            checks.not_negative("privacy.centring_noise", self.centring_noise)
+        checks.at_least("privacy.questions", self.questions, 0)
+        checks.fraction("privacy.asking", self.asking, include_one=False)
+        for name in ("centring_noise", "asking_noise"):
+            if (noise := getattr(self, name)) != "auto":
+                checks.not_negative(f"privacy.{name}", noise)
         checks.one_of("privacy.proofs", self.proofs, (False, True))
         self._check_unit()
 
@@ -199,21 +224,26 @@ class ClientPrivacy:
             Compression ratio of the codec.
         """
         limit, noise, rounds = self.max_contributions, self.noise_multiplier, self.rounds or rounds
+        learns = rounds != 0
         bits = self.bits or (28 if self.unit == "person" else 20 if ratio < 1 else 24)
         spare = self.spare_attempts if rounds is None else spare_attempts(rounds, self.spare_attempts)
         settled = replace(self, bits=bits, spare_attempts=spare)
         centred = not self.centring or self.centring_noise != "auto"
-        if self.sampling is not None and noise != "auto" and limit != "auto" and centred:
+        asked = not self.questions or self.asking_noise != "auto"
+        if self.sampling is not None and noise != "auto" and limit != "auto" and centred and asked:
             return settled  # as in settings that were resolved before: nothing is computed or imported
         sampling = self.sampling_of(clients=clients, cohort=cohort)
         attempts = None if rounds is None or spare == "auto" else rounds + spare
         if self.centring:
             settled = replace(settled, centring_noise=self._noise_of_centre(clients))
             attempts = None if attempts is None else attempts - 1  # round 1 is the release of the centre
+        if self.questions:
+            settled = replace(settled, asking_noise=self._noise_of_asking(clients, learns=learns))
         if noise == "auto":
-            noise = settled._calibrated(sampling, attempts, clients)
+            noise = settled._calibrated(sampling, attempts, clients) if learns else settled.asking_noise
         if limit == "auto" and attempts is not None:
-            limit = _likely_limit(sampling, attempts) + (CENTRING_ATTEMPTS if self.centring else 0)
+            limit = _likely_limit(sampling, attempts) if learns else 0
+            limit += (CENTRING_ATTEMPTS if self.centring else 0) + self.asking_attempts
         name = self.sampling or sampling.mode
         limit = "unlimited" if limit == "auto" else limit
         return replace(settled, sampling=name, noise_multiplier=noise, max_contributions=limit)
@@ -226,11 +256,22 @@ class ClientPrivacy:
                 "privacy.noise_multiplier is 'auto', which needs privacy.epsilon and the number of rounds; give both, "
                 "or the noise itself"
             )
-        beside = []
+        everybody = make_sampling("all", population=clients, cohort=clients)
+        beside = self._spent_before(clients)
         if self.centring:
-            everybody = make_sampling("all", population=clients, cohort=clients)
-            beside = [replace(everybody.event(float(self.centring_noise)), count=CENTRING_ATTEMPTS)]
+            beside.append(replace(everybody.event(float(self.centring_noise)), count=CENTRING_ATTEMPTS))
+        if self.questions:
+            beside.append(replace(everybody.event(float(self.asking_noise)), count=self.asking_attempts))
         return calibrate_noise(sampling, epsilon=self.epsilon, delta=self.delta, rounds=attempts, beside=beside)
+
+    def _spent_before(self, clients: int) -> list[Event]:
+        """One release by everybody that costs what earlier runs did; for Gaussian noise it composes as they do."""
+        from lowkey.privacy.calibration import calibrate_noise
+
+        if not self.spent:
+            return []
+        everybody = make_sampling("all", population=clients, cohort=clients)
+        return [everybody.event(calibrate_noise(everybody, epsilon=self.spent, delta=self.delta, rounds=1))]
 
     def _noise_of_centre(self, clients: int) -> float:
         """z with which the release of the centre, to which everybody contributes, has its share of the budget."""
@@ -246,20 +287,59 @@ class ClientPrivacy:
         alone = calibrate_noise(everybody, epsilon=self.epsilon, delta=self.delta, rounds=1)
         return alone / math.sqrt(self.centring)
 
+    @property
+    def asking_attempts(self) -> int:
+        """How many attempts at questions are reserved: each of them, and spare ones."""
+        return self.questions + spare_attempts(self.questions)
+
+    def _noise_of_asking(self, clients: int, *, learns: bool) -> float:
+        """z with which all questions, which everybody answers, have their share of the budget together."""
+        from lowkey.privacy.calibration import calibrate_noise
+
+        if self.asking_noise != "auto":
+            return self.asking_noise
+        if self.epsilon is None:
+            raise InvalidInput(
+                "what is asked besides learning has a share of privacy.epsilon; give that, or privacy.asking_noise "
+                "itself"
+            )
+        everybody = make_sampling("all", population=clients, cohort=clients)
+        rounds, share = (1, self.asking_attempts / self.asking) if learns else (self.asking_attempts, 1.0)
+        beside = [] if learns else self._spent_before(clients)
+        alone = calibrate_noise(everybody, epsilon=self.epsilon, delta=self.delta, rounds=rounds, beside=beside)
+        return alone * math.sqrt(share)
+
     def opening(self) -> ClientPrivacy:
-        """The promise of the release of the mean features, of which none is longer than 1; everybody contributes."""
+        """The promise of the release of the mean features, of which none is longer than 1."""
+        return self._of_everybody(self.centring_noise, CENTRING_ATTEMPTS)
+
+    def of_question(self) -> ClientPrivacy:
+        """The promise of a release that answers a question, to which nobody adds a vector longer than 1."""
+        return self._of_everybody(self.asking_noise, self.asking_attempts)
+
+    def _of_everybody(self, noise: float | Literal["auto"], limit: int) -> ClientPrivacy:
+        """The promise of a release of another kind, to which everybody contributes."""
         return replace(
             self,
             clip="fixed",
             clip_norm=1.0,
-            noise_multiplier=self.centring_noise,
+            noise_multiplier=noise,
             sampling="all",
             roster=None,
             bits=28,  # enough for everybody at once, however few take part later
-            max_contributions=CENTRING_ATTEMPTS,
+            max_contributions=limit,
             centring=0.0,
             centring_noise="auto",
+            questions=0,
+            asking_noise="auto",
         )
+
+    def calibrating(self) -> ClientPrivacy:
+        """The promise of rounds that fit slope and intercept: the same, but for persons with a bound of their own.
+
+        What a person says of slope and intercept is clipped, since its five numbers count against each other.
+        """
+        return replace(self, clip="fixed", clip_norm=MOMENTS_OF_A_PERSON) if self.unit == "person" else self
 
 
 def spare_attempts(rounds: int, chosen: int | Literal["auto"] = "auto") -> int:

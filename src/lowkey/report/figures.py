@@ -6,9 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from matplotlib.axes import Axes
+
 from lowkey.registry import Registry
 from lowkey.report.binary import calibration, confusion
 from lowkey.report.canvas import Picture, as_png, colour_of, new_figure
+from lowkey.report.evaluations import risks, thresholds
 from lowkey.report.runs import RunData
 from lowkey.tasks import Score
 
@@ -78,12 +81,12 @@ def figures(runs: Sequence[RunData]) -> list[Picture]:
     -------
     list of Picture
         Curves of every score, against ε only where a run has spent some; then what the task names, where a run has the
-        metrics for it.
+        metrics for it; then what clients found about the model.
     """
     shown = runs[0].presentation
     drawings = [FIGURES[name] for name in shown.figures]  # refuses unknown names before anything is drawn
     drawn = [_curves(runs, score, name) for score in shown.scores for name in _AXES]
-    drawn += [draw(runs) for draw in drawings]
+    drawn += [draw(runs) for draw in (*drawings, risks, thresholds)]
     return [picture for picture in drawn if picture is not None]
 
 
@@ -99,6 +102,12 @@ def _curves(runs: Sequence[RunData], score: Score, name: str) -> Picture | None:
         colour, paper = colour_of(number), run.config.paper
         marker = "o" if len(shown) == 1 else None
         axes.plot(*zip(*shown, strict=True), color=colour, label=run.label, linewidth=1.8, marker=marker)
+        ranges = [
+            (axis.value(run, m), m[f"{score.name}_low"], m[f"{score.name}_high"])
+            for m in run.evaluated
+            if f"{score.name}_low" in m
+        ]
+        _draw_ranges(axes, ranges, colour)
         place, value = axis.published(run), paper.scores.get(score.name) if paper else None
         if place is not None and value is not None:
             axes.plot(place, value, "*", color=colour, markersize=13, mec="white")
@@ -112,3 +121,13 @@ def _curves(runs: Sequence[RunData], score: Score, name: str) -> Picture | None:
     axes.legend(frameon=False, fontsize=9)
     title = f"{score.label[0].upper()}{score.label[1:]} {axis.title}"
     return Picture(f"{score.name}-{name}.png", title, as_png(figure))
+
+
+def _draw_ranges(axes: Axes, ranges: Sequence[tuple[float | None, float, float]], colour: str) -> None:
+    """Intervals of what clients found, as a band, or as a bar where there is one."""
+    known = [one for one in ranges if one[0] is not None]
+    if len(known) == 1:
+        axes.vlines(*zip(*known, strict=True), color=colour, linewidth=5, alpha=0.25)
+    elif known:
+        places, low, high = zip(*known, strict=True)
+        axes.fill_between(places, low, high, color=colour, alpha=0.15, linewidth=0)

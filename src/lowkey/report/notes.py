@@ -21,31 +21,51 @@ def notes(runs: Sequence[RunData]) -> list[str]:
     Returns
     -------
     list of str
-        About scores, cost and published values; what the task has to say; and what each run promises, or that it
-        promises nothing.
+        About scores, cost and published values; what the task has to say; what the models' inputs are; and what each
+        run promises, or that it promises nothing.
     """
-    private = [run for run in runs if run.private]
+    private, learned = [run for run in runs if run.private], [run for run in runs if run.learned]
+    asked = _about_answers(runs) if any(run.answers for run in runs) else []
+    task = TASKS[name].notes(runs) if (name := runs[0].config.task) in TASKS else ()
+    if not learned:
+        return [*asked, *task, *_about_privacy(private)]
     return [
-        _about_scores(runs[0]),
+        _about_scores(runs),
+        *asked,
         "Cost is that of the paper's tables: expected upload of one enrolled client over the run, in megabits, at 32 "
         "bits a number. Upload is what was really sent: integers of fewer bits, by rosters larger than the cohort.",
         *_about_published(runs),
-        *(TASKS[task].notes(runs) if (task := runs[0].config.task) in TASKS else ()),
+        *task,
+        *(f"{run.label}: the model's inputs are features: {run.features}." for run in learned if run.features),
         *_about_privacy(private),
     ]
 
 
-def _about_scores(run: RunData) -> str:
+def _about_scores(runs: Sequence[RunData]) -> str:
     """Say which rounds the scores are from."""
+    run = runs[0]
     first, others = labels(run.scores[:1]), labels(run.scores[1:])
-    best = (
-        f"Best {first} is the best round on the test set, the paper's protocol; choosing it there is not private."
-        + (f" {others} beside it is from the same round." if others else "")
-    )
+    best = f"Best {first} is the best round on the test set, the paper's protocol; choosing it there is not private."
+    if all(run.evaluation for run in runs):
+        best = (
+            f"Best {first} is the best of all evaluations by clients; the best of noisy estimates is mostly too good."
+        )
+    best += f" {others} beside it is from the same round." if others else ""
     columns = ", ".join(name.replace("_", " ") for name in run.presentation.columns)
     if columns:
         return f"{best} Final values and the columns after them ({columns}) are from the last round."
     return f"{best} Final {labels(run.scores)} is that of the last round."
+
+
+def _about_answers(runs: Sequence[RunData]) -> list[str]:
+    """Say what the ranges are, and where the alarm rings."""
+    lines = ["Clients answered on their own rows; what that costs is in ε. Ranges are 95 % intervals."]
+    if any(run.evaluation for run in runs):
+        lines.append(
+            "Where clients evaluated the model, sensitivity, specificity and balanced accuracy are at "
+            "evaluation.question.threshold; unless that is set, at a risk of evaluation.question.prevalence."
+        )
+    return lines
 
 
 def _about_published(runs: Sequence[RunData]) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
+from lowkey.report.answers import sections
 from lowkey.report.figures import figures
 from lowkey.report.notes import notes
 from lowkey.report.runs import load_runs
@@ -45,6 +46,7 @@ def write_report(paths: Sequence[Path], out: Path, *, title: str) -> tuple[list[
         "rows": rows(runs),
         "notes": notes(runs),
         "pictures": pictures,
+        "answers": sections(runs),
         "settings": [(run.label, run.config.to_toml()) for run in runs],
     }
     files = {picture.name: picture.png for picture in pictures}

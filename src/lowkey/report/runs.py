@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ class RunData:
         Its figures so far, see :meth:`lowkey.experiments.RunDirectory.summary`.
     claims_privacy : bool
         False if its secrets were replayed.
+    features : str
+        The public feature map that makes the model's inputs, in words with its digest; empty for none.
     """
 
     path: Path
@@ -41,6 +44,7 @@ class RunData:
     metrics: list[dict[str, Any]] = field(repr=False)
     summary: dict[str, Any] = field(repr=False)
     claims_privacy: bool
+    features: str = ""
 
     @property
     def scores(self) -> tuple[Score, ...]:
@@ -54,8 +58,23 @@ class RunData:
 
     @property
     def last_test(self) -> dict[str, Any]:
-        """The last round in which the model was evaluated."""
-        return self.evaluated[-1]
+        """The last round in which the model was evaluated; empty if nothing was learned."""
+        return self.evaluated[-1] if self.evaluated else {}
+
+    @property
+    def learned(self) -> list[dict[str, Any]]:
+        """The rounds in which clients learned, and were not asked."""
+        return [line for line in self.metrics if "answer" not in line]
+
+    @cached_property
+    def answers(self) -> list[dict[str, Any]]:
+        """What clients answered, in the order of the questions, each with its round."""
+        return [{"round": line["round"], **line["answer"]} for line in self.metrics if "answer" in line]
+
+    @property
+    def evaluation(self) -> dict[str, Any]:
+        """The last evaluation by clients; empty if there was none."""
+        return next((answer for answer in reversed(self.answers) if "thresholds" in answer["tables"]), {})
 
     @property
     def central(self) -> bool:
@@ -84,7 +103,8 @@ def load_runs(paths: Sequence[Path]) -> list[RunData]:
     Raises
     ------
     RunError
-        If a path is not a run directory, or a run has no evaluated round or another task than the first.
+        If a path is not a run directory, or a run has neither an evaluated round nor an answer of clients, or another
+        task than the first.
     """
     directories = [RunDirectory.open(path) for path in paths]
     _require_one_task(directories)
@@ -104,8 +124,9 @@ def _read(directory: RunDirectory, label: str) -> RunData:
         metrics=directory.metrics(),
         summary=directory.summary(),
         claims_privacy=directory.claims_privacy,
+        features=directory.features or "",
     )
-    if not run.evaluated:
+    if not run.evaluated and not run.answers:
         raise RunError(
             f"{run.path} has no evaluated round: either it has just begun, or its task has no test data; "
             "'lowkey status' shows how far it is"

@@ -60,9 +60,9 @@ def cost_megabits(run: RunData) -> float:
     float
         Expected upload of one enrolled client over the run, in megabits, at 32 bits a number.
     """
-    last, config = run.metrics[-1], run.config
+    last, config = run.learned[-1], run.config
     chance = config.federation.cohort / config.federation.clients
-    return paper_megabits(last["bytes_down_per_client"] // 4, config.codec.ratio, last["round"], chance)
+    return paper_megabits(last["bytes_down_per_client"] // 4, config.codec.ratio, len(run.learned), chance)
 
 
 def _row(run: RunData) -> tuple[str, ...]:
@@ -71,12 +71,12 @@ def _row(run: RunData) -> tuple[str, ...]:
         run.label,
         f"{run.config.codec.ratio:g}",
         str(summary["rounds"]),
-        f"{values(summary, scores, 3, 'best_')} @ {summary['best_round']}",
-        values(summary, scores, 3, "final_"),
+        f"{values(summary, scores, 3, 'best_')} @ {summary['best_round']}" if run.evaluated else "–",
+        _final(run),
         *(_number(last.get(name)) for name in run.presentation.columns),
         _published(run),
         *(_epsilon(summary[f"epsilon_{name}"]) for name in ("pld", "rdp", "paper", "server")),
-        *(("–",) * 3 if run.central else _upload(run)),
+        *(("–",) * 3 if run.central or not run.learned else _upload(run)),
     )
 
 
@@ -88,9 +88,22 @@ def _published(run: RunData) -> str:
     return f"{values(paper.scores, run.scores, 2)} @ {paper.round}{epsilon}"
 
 
+def _final(run: RunData) -> str:
+    """Final scores, with their intervals where clients found them."""
+    if not run.evaluated:
+        return "–"
+    parts = []
+    for score in run.scores:
+        text = _number(run.summary.get(f"final_{score.name}"))
+        if interval := run.summary.get(f"final_{score.name}_interval"):
+            text += f" ({_number(interval[0])} to {_number(interval[1])})"
+        parts.append(text)
+    return " / ".join(parts)
+
+
 def _upload(run: RunData) -> tuple[str, str, str]:
-    last = run.metrics[-1]
-    per_client, total = last["bytes_up_per_client"] / 1e6, last["bytes_up_total"] / 1e6
+    per_client = max(line["bytes_up_per_client"] for line in run.learned) / 1e6
+    total = run.metrics[-1]["bytes_up_total"] / 1e6
     return f"{per_client:.3f} MB", f"{total:.1f} MB", f"{cost_megabits(run):.2f}"
 
 

@@ -8,6 +8,7 @@ from lowkey.lazy import lazy_names
 
 if TYPE_CHECKING:
     from lowkey.simulation.audit import Audit, run_audit
+    from lowkey.simulation.evaluation import evaluate_run, evaluation_config
     from lowkey.simulation.experiment import run
     from lowkey.simulation.in_process import InProcess
     from lowkey.simulation.keys import SimulatedKeys
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "audit": ("Audit", "run_audit"),
+    "evaluation": ("evaluate_run", "evaluation_config"),
     "experiment": ("run",),
     "in_process": ("InProcess",),
     "keys": ("SimulatedKeys",),
@@ -35,6 +37,8 @@ __all__ = [
     "SimulatedKeys",
     "Simulation",
     "WorkerPool",
+    "evaluate_run",
+    "evaluation_config",
     "open_runtime",
     "run",
     "run_audit",

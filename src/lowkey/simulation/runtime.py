@@ -10,7 +10,7 @@ from typing import Literal
 import scipy.fft
 
 from lowkey.federation import Client, Scheme
-from lowkey.protocols import Keys, Trainer
+from lowkey.protocols import Keys, Respondent, Trainer
 from lowkey.rng import Secrets
 from lowkey.simulation.in_process import InProcess
 from lowkey.simulation.memory import Memory
@@ -23,6 +23,7 @@ def open_runtime(
     *,
     scheme: Scheme,
     trainer: Trainer,
+    respondent: Respondent | None = None,
     secrets: Secrets,
     clock: StageClock,
     workers: int | Literal["auto"],
@@ -38,13 +39,22 @@ def open_runtime(
     count = (cores if device == "cpu" else 0) if workers == "auto" else workers
     if count == 0:
         with scipy.fft.set_workers(cores):
-            client = Client(scheme=scheme, trainer=trainer, secrets=secrets, keys=keys, clock=clock)
+            client = Client(
+                scheme=scheme, trainer=trainer, respondent=respondent, secrets=secrets, keys=keys, clock=clock
+            )
             yield InProcess(client, memory)
         return
     # workers are made first, so that their own transforms stay with one thread
     with (
         WorkerPool(
-            scheme=scheme, trainer=trainer, secrets=secrets, workers=count, clock=clock, memory=memory, keys=keys
+            scheme=scheme,
+            trainer=trainer,
+            respondent=respondent,
+            secrets=secrets,
+            workers=count,
+            clock=clock,
+            memory=memory,
+            keys=keys,
         ) as pool,
         scipy.fft.set_workers(cores),
     ):

@@ -22,7 +22,7 @@ import numpy as np
 from lowkey import checks
 from lowkey.errors import ClientFailed, InvalidInput, WorkerDied
 from lowkey.federation import Client, ClientState, Part, Reply, Request, Requests, Rule, Scheme, block_size
-from lowkey.protocols import Keys, Trainer
+from lowkey.protocols import Keys, Respondent, Trainer
 from lowkey.rng import Secrets
 from lowkey.secagg import MemberState
 from lowkey.simulation.in_process import answer
@@ -90,7 +90,7 @@ class WorkerPool:
 
     Parameters
     ----------
-    scheme, trainer, secrets : Scheme, Trainer, Secrets
+    scheme, trainer, respondent, secrets : Scheme, Trainer, Respondent or None, Secrets
         The parts of every client; data is shared with the workers, not copied, where the system can fork.
     workers : int
         Number of processes; each has one thread.
@@ -109,6 +109,7 @@ class WorkerPool:
         *,
         scheme: Scheme,
         trainer: Trainer,
+        respondent: Respondent | None = None,
         secrets: Secrets,
         workers: int,
         clock: StageClock,
@@ -122,9 +123,9 @@ class WorkerPool:
         self.take_figures = self._register.take
         self._length_at: Callable[[int], int] = partial(_length, scheme, trainer.num_coordinates)
         self._at_once = blocks_at_once
-        members = max(s.privacy.sampling.roster_size for s in (scheme, scheme.at(1)))
+        members = max(phase.privacy.sampling.roster_size for phase in scheme.phases.values())
         largest = block_size(members, trainer.num_coordinates)
-        longest = max(self._length_at(1), self._length_at(2))
+        longest = max(self._length_at(number) for number in scheme.phases)
         size_of_slot = 4 * longest * largest * blocks_at_once
         shared_model: Any = RawArray(ctypes.c_float, trainer.num_coordinates)
         self._model = np.frombuffer(shared_model, np.float32)
@@ -133,7 +134,14 @@ class WorkerPool:
         self._pool: Pool[_Job, _Done] = Pool(
             [
                 _Clients(
-                    Client(scheme=scheme, trainer=trainer, secrets=secrets, keys=keys, clock=_SharedStageClock(stage)),
+                    Client(
+                        scheme=scheme,
+                        trainer=trainer,
+                        respondent=respondent,
+                        secrets=secrets,
+                        keys=keys,
+                        clock=_SharedStageClock(stage),
+                    ),
                     shared_model,
                     list(enumerate(self._slots))[number::workers],
                 )

@@ -1,4 +1,7 @@
-"""Tasks: data, models, objectives and presets, a folder each. The paper's two are here; others are your own modules."""
+"""Tasks: data, models, objectives and presets, a folder each: the paper's two, and one for tables of your own.
+
+Others are your own modules.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,21 @@ from lowkey.registry import Registry, nearest
 from lowkey.tasks.fashion_mnist import FASHION_MNIST
 from lowkey.tasks.mortality import MORTALITY
 from lowkey.tasks.partition import Partition, by_ids, dirichlet_shards, iid_shards
-from lowkey.tasks.task import NodeSettings, NoSettings, Presentation, Score, Study, Task, Words, client_of
+from lowkey.tasks.table import TABLE
+from lowkey.tasks.task import (
+    ClientTables,
+    NodeSettings,
+    NoSettings,
+    Presentation,
+    Score,
+    Study,
+    Table,
+    Task,
+    Words,
+    client_of,
+)
 
-TASKS: Registry[Task] = Registry("task", {"fashion-mnist": FASHION_MNIST, "mortality": MORTALITY})
+TASKS: Registry[Task] = Registry("task", {"fashion-mnist": FASHION_MNIST, "mortality": MORTALITY, "table": TABLE})
 
 
 def find_task(name: str) -> Task:
@@ -54,13 +69,16 @@ def place_of(name: str) -> Path | None:
 __all__ = [
     "FASHION_MNIST",
     "MORTALITY",
+    "TABLE",
     "TASKS",
+    "ClientTables",
     "NoSettings",
     "NodeSettings",
     "Partition",
     "Presentation",
     "Score",
     "Study",
+    "Table",
     "Task",
     "Words",
     "by_ids",

@@ -4,17 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from lowkey import checks
 from lowkey.errors import ConfigError
 from lowkey.types import ClientId
 
 if TYPE_CHECKING:  # PyTorch is imported when a model is made, not when a configuration is read
+    from lowkey.analytics import Answer, Columns, Question
     from lowkey.learning import ClientDatasets, Examples, Objective
 
 NodeSettings: TypeAlias = Mapping[str, Any]
 """The settings that a node was started with: ``flower-supernode --node-config``."""
+
+
+class Table(NamedTuple):
+    """A client's own rows before they become features, and whose each is, where that is known."""
+
+    columns: Columns
+    persons: Any = None
+
+
+class ClientTables(Protocol):
+    """One table per client, such as a list; tables may be made on access."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, client: int, /) -> Table: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +108,16 @@ def _no_test(study: Study) -> None:
     del study
 
 
+def _no_questions(study: Study) -> tuple[Question, ...]:
+    del study
+    return ()
+
+
+def _no_files(study: Study) -> dict[str, Path]:
+    del study
+    return {}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Task:
     """What is learned from what. Each function is called only where its result is needed.
@@ -105,6 +132,17 @@ class Task:
         The examples at one node. None takes those of ``clients`` for the node's client.
     test : function of a Study
         Test examples, by which the server evaluates the model; it may return None.
+    held_out, local_held_out : as ``clients`` and ``local_data``, or None
+        Each client's own test examples, for evaluation.where = "clients".
+    tables, local_table : as ``clients`` and ``local_data``, or None
+        Each client's rows as a :class:`Table`, for questions about its columns.
+    features : function of a Study, or None
+        The public feature map that makes the model's inputs, as one line of text: its digest, with words before it if
+        you like. Server and clients with different texts do not start.
+    asks_before, answered : function of a Study; function of a Study and answers, or None
+        Questions about the columns that must be answered before features can be made, by default none; and the settings
+        ``data`` that the answers give, or without answers those before them. A simulation asks in a run of its own,
+        within the same ε; used for tasks that come with Lowkey only.
     objective : function of a Study
         Loss, metrics and choice of examples; by default cross-entropy and accuracy.
     scores : tuple of Score
@@ -121,6 +159,8 @@ class Task:
         Records of the tables ``[data]`` and ``[model]``: frozen dataclasses whose fields are the settings.
     presets : str or None
         Package whose ``presets/*.toml`` have named settings.
+    files : function of a Study
+        Files that an app of this task needs, by their paths in the app; by default none.
     describe : function of a Study, or None
         Figures about the data, for ``lowkey data describe``.
     check_file : function, or None
@@ -132,6 +172,13 @@ class Task:
     clients: Callable[[Study], ClientDatasets] | None = None
     local_data: Callable[[Study, NodeSettings], Examples] | None = None
     test: Callable[[Study], Examples | None] = _no_test
+    held_out: Callable[[Study], ClientDatasets] | None = None
+    local_held_out: Callable[[Study, NodeSettings], Examples] | None = None
+    tables: Callable[[Study], ClientTables] | None = None
+    local_table: Callable[[Study, NodeSettings], Table] | None = None
+    features: Callable[[Study], str] | None = None
+    asks_before: Callable[[Study], tuple[Question, ...]] = _no_questions
+    answered: Callable[[Study, Iterable[Answer]], Any] | None = None
     objective: Callable[[Study], Objective] = _cross_entropy
     scores: tuple[Score, ...] = (Score("accuracy", "accuracy"),)
     columns: tuple[str, ...] = ()
@@ -141,6 +188,7 @@ class Task:
     data: type = NoSettings
     model_settings: type = NoSettings
     presets: str | None = None
+    files: Callable[[Study], Mapping[str, Path]] = _no_files
     describe: Callable[[Study], Mapping[str, float]] | None = None
     check_file: Callable[..., Any] | None = None
 
@@ -153,6 +201,15 @@ class Task:
     def presentation(self) -> Presentation:
         """How runs of this task are shown."""
         return Presentation(scores=self.scores, columns=self.columns, figures=self.figures, words=self.words)
+
+    def features_of(self, study: Study) -> str:
+        """The public feature map in words, with its digest; empty for a task without one."""
+        text = "" if self.features is None else self.features(study)
+        if not isinstance(text, str) or not text.isprintable():
+            raise ConfigError(
+                f"the task's features returned {text!r}; it must be one line of text, such as the digest of a map"
+            )
+        return text
 
     def all_clients(self, study: Study) -> ClientDatasets:
         """The datasets of all clients, one for each of ``study.clients``."""
@@ -168,6 +225,22 @@ class Task:
                 f"federation.clients={len(found)}"
             )
         return found
+
+    def held_out_at(self, study: Study, node: NodeSettings) -> Examples:
+        """The test examples of the client at a node."""
+        if self.local_held_out is not None:
+            return self.local_held_out(study, node)
+        if self.held_out is None:
+            raise ConfigError("this task has no test examples of clients; give it held_out or local_held_out")
+        return self.held_out(study)[client_of(node)]
+
+    def table_at(self, study: Study, node: NodeSettings) -> Table:
+        """The rows of the client at a node, before they become features."""
+        if self.local_table is not None:
+            return self.local_table(study, node)
+        if self.tables is None:
+            raise ConfigError("this task has no tables of clients, which questions need; give it tables or local_table")
+        return self.tables(study)[client_of(node)]
 
     def data_at(self, study: Study, node: NodeSettings) -> Examples:
         """The examples of the client at a node."""

@@ -100,7 +100,7 @@ def test_balanced_classes_count_alike() -> None:
 
 def test_wrong_words_and_settings_are_told(tmp_path: Path) -> None:
     for change, text in (
-        ('data.encoding="private"', r"data\.encoding.*'fitted' or 'public'.*'private'"),
+        ('data.encoding="secret"', r"data\.encoding.*'fitted', 'public' or 'private'.*'secret'"),
         ('model.kind="cnn"', r"model\.kind.*'mlp' or 'head'.*'cnn'"),
         ('data.features=["age"]', r"data\.features is \['age'\], but synthetic admissions have all"),
     ):

@@ -12,9 +12,9 @@ from sklearn.metrics import roc_auc_score
 
 from lowkey.errors import InvalidInput
 from lowkey.rng import generator
+from lowkey.tabular import SparseRows
 from lowkey.tasks.mortality import synthetic as module
 from lowkey.tasks.mortality.division import Layout
-from lowkey.tasks.mortality.features import SparseRows
 from lowkey.tasks.mortality.synthetic import SyntheticHospitalData, bayes_auroc, make_synthetic_hospital_data
 
 

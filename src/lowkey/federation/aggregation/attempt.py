@@ -104,12 +104,15 @@ class Outcome:
         Its value, the noise that is known to be in it, and S of the next round.
     survivors : int
         How many clients' vectors are in it.
+    weight : float
+        The sum of their weights, which is their number in private schemes.
     median_norm : float or None
         Typical norm of openly sent vectors, which helps to choose a bound; None in private schemes.
     """
 
     mean: Mean = field(repr=False)
     survivors: int
+    weight: float
     median_norm: float | None = None
 
 

@@ -28,7 +28,9 @@ def open_mean(attempt: Attempt) -> Generator[Requests, Replies, Outcome]:
     mean = attempt.scheme.privacy.read_sum(
         added.total, length=length, clip_norm=attempt.clip_norm, survivors=added.survivors, weight=added.weight
     )
-    return Outcome(mean=mean, survivors=added.survivors, median_norm=statistics.median(added.norms))
+    return Outcome(
+        mean=mean, survivors=added.survivors, weight=added.weight, median_norm=statistics.median(added.norms)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

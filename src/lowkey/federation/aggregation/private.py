@@ -55,7 +55,7 @@ def private_mean(attempt: Attempt, integer_sum: IntegerSum) -> Generator[Request
             survivors=survivors,
             weight=survivors,
         )
-    return Outcome(mean=mean, survivors=survivors)
+    return Outcome(mean=mean, survivors=survivors, weight=survivors)
 
 
 @dataclass(frozen=True, kw_only=True)

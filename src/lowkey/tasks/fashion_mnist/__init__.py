@@ -80,6 +80,7 @@ FASHION_MNIST = Task(
     clients=late(_PARTS, "clients"),
     local_data=late(_PARTS, "local_data"),
     test=late(_PARTS, "test"),
+    features=late(f"{__name__}.maps", "features"),
     data=ImageSettings,
     model_settings=ImageModelSettings,
     presets=__name__,

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from lowkey.features import Chain, FeatureMap, GroupNorm, Projection, Scattering, UnitNorm, features_of
+from lowkey.features import features_of
 from lowkey.learning import CentredHead, ClientDatasets, Examples, keras_initialise
 from lowkey.rng import generator
-from lowkey.tasks.fashion_mnist import SCATTERED
 from lowkey.tasks.fashion_mnist.cnn import FashionCNN
 from lowkey.tasks.fashion_mnist.images import ImageClients, ImageData, RowClients, load_fashion_mnist
+from lowkey.tasks.fashion_mnist.maps import feature_map
 from lowkey.tasks.partition import dirichlet_shards, iid_shards
 from lowkey.tasks.task import NodeSettings, Study, client_of
 from lowkey.types import FloatArray
@@ -47,12 +47,6 @@ def test(study: Study) -> Examples:
     """The test images, or their features."""
     images, labels = _loaded(study.data.source).test()
     return (images if study.model.kind == "cnn" else _features(study, test=True)), labels
-
-
-def feature_map(size: int) -> FeatureMap:
-    """What the head sees of an image, as so many numbers; public, and the same for everybody."""
-    projected = () if size == SCATTERED else (Projection(size=size),)
-    return Chain((Scattering(image=(28, 28)), GroupNorm(groups=27), UnitNorm(), *projected, UnitNorm(at_most=True)))
 
 
 def _clients(study: Study) -> ImageClients:

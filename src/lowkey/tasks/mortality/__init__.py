@@ -13,7 +13,7 @@ from lowkey import checks
 from lowkey.errors import InvalidInput
 from lowkey.lazy import late, lazy_names
 from lowkey.tasks.mortality.notes import notes
-from lowkey.tasks.task import Score, Task, Words
+from lowkey.tasks.task import Score, Study, Task, Words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,9 +30,13 @@ class AdmissionSettings:
         Virtual hospitals of equal size, as in the paper, or the real ones.
     features : tuple of str, or None
         What to learn from. None takes the default of the source, and "synthetic" has no other.
-    encoding : {"fitted", "public"}
+    encoding : {"fitted", "public", "private"}
         "fitted" learns ranges and vocabularies from everybody's training rows, as in the paper, outside of any ε.
-        "public" needs no rows: public limits, lists and hashes.
+        "public" needs no rows: public limits, lists and hashes. "private" has the same lists and hashes, and asks for
+        limits of numbers, within the same ε, before it learns; only simulations do.
+    ranges : tuple of (str, float, float, float)
+        Name, lower and upper limit of a number, and what stands for a missing one, in place of the public ones. A run
+        with "private" finds them; with "public" they are those that another run has found.
     min_count : int
         With "fitted", how many training rows a category or code needs to get its own column.
     min_deaths : int
@@ -55,7 +59,8 @@ class AdmissionSettings:
     source: str = "auto"
     division: Literal["iid", "natural"] = "iid"
     features: tuple[str, ...] | None = None
-    encoding: Literal["fitted", "public"] = "fitted"
+    encoding: Literal["fitted", "public", "private"] = "fitted"
+    ranges: tuple[tuple[str, float, float, float], ...] = ()
     min_count: int = 100
     min_deaths: int = 1
     min_admissions: int = 10
@@ -68,7 +73,9 @@ class AdmissionSettings:
     def __post_init__(self) -> None:
         checks.one_of("data.name", self.name, ("diabetes130", "sih-sus", "synthetic"))
         checks.one_of("data.division", self.division, ("iid", "natural"))
-        checks.one_of("data.encoding", self.encoding, ("fitted", "public"))
+        checks.one_of("data.encoding", self.encoding, ("fitted", "public", "private"))
+        if self.ranges and self.encoding == "fitted":
+            raise InvalidInput("data.ranges is for data.encoding = 'public' or 'private'; leave it out, or set that")
         if self.name == "synthetic" and self.features is not None:
             raise InvalidInput(
                 f"data.features is {list(self.features)}, but synthetic admissions have all of theirs; leave it out"
@@ -104,12 +111,24 @@ class ModelSettings:
         checks.at_least("model.hidden", self.hidden, 1)
 
 
+def asks_before(study: Study) -> tuple[Question, ...]:
+    """What must be asked before features can be made: quantiles of numbers, where their limits are private."""
+    if study.data.encoding != "private":
+        return ()
+    from lowkey.tasks.mortality.ranges import questions
+
+    return questions(study)
+
+
 if TYPE_CHECKING:
+    from lowkey.analytics import Question
+    from lowkey.tasks.mortality.division import Layout, divide
     from lowkey.tasks.mortality.mlp import MortalityMLP
     from lowkey.tasks.mortality.sources import SOURCES, check_source, load_admissions
     from lowkey.tasks.mortality.synthetic import make_synthetic_hospital_data
 
 _HOMES = {
+    "division": ("Layout", "divide"),
     "mlp": ("MortalityMLP",),
     "sources": ("SOURCES", "check_source", "load_admissions"),
     "synthetic": ("make_synthetic_hospital_data",),
@@ -121,6 +140,11 @@ MORTALITY = Task(
     model=late(_PARTS, "model"),
     clients=late(_PARTS, "clients"),
     test=late(_PARTS, "test"),
+    held_out=late(_PARTS, "held_out"),
+    tables=late(_PARTS, "tables"),
+    features=late(f"{__name__}.maps", "features"),
+    asks_before=asks_before,
+    answered=late(f"{__name__}.ranges", "answered"),
     objective=late(_PARTS, "objective"),
     scores=(Score("balanced_accuracy", "balanced accuracy"), Score("auroc", "AUROC")),
     columns=("sensitivity", "specificity"),
@@ -138,9 +162,11 @@ __all__ = [
     "MORTALITY",
     "SOURCES",
     "AdmissionSettings",
+    "Layout",
     "ModelSettings",
     "MortalityMLP",
     "check_source",
+    "divide",
     "load_admissions",
     "make_synthetic_hospital_data",
 ]

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from lowkey.errors import InvalidInput
 
+UNKNOWN = "unknown"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Admissions:
@@ -22,7 +24,7 @@ class Admissions:
     numeric : pl.DataFrame
         Numbers, null where missing; they will be scaled to [0, 1].
     categorical : pl.DataFrame
-        Text, never null; each has one of several values, and will be one-hot encoded.
+        Text, "unknown" where missing; each has one of several values, and will be one-hot encoded.
     codes : pl.DataFrame
         Lists of text; each has any number of values, which will become indicators.
     died : NDArray[np.bool_]

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from lowkey.tasks.mortality.source import Counts, Feature, Limits, Listed, Source
+from lowkey.tabular import Limits, Listed
+from lowkey.tasks.mortality.source import Counts, Feature, Source
 
 DRUGS = (
     "metformin", "repaglinide", "nateglinide", "chlorpropamide", "glimepiride", "acetohexamide", "glipizide",
@@ -62,5 +63,6 @@ DIABETES130 = Source(
         "medications": Limits(0, 40),
         "drug": Listed(tuple(f"{drug}:{change}" for drug in DRUGS for change in ("Down", "Steady", "Up"))),
     },
+    wide={"age": (0, 120), "medications": (0, 100)},
     patient="patient_nbr",
 )

@@ -65,14 +65,16 @@ class Layout:
 
 @dataclass(frozen=True, kw_only=True)
 class Division:
-    """Rows of the training and of the test side, and the training side's clients.
+    """Rows of the training and of the test side, and whose they are.
 
-    ``clients`` counts positions in ``train``. A hospital that was left out has rows on neither side.
+    ``clients`` counts positions in ``train``, ``held_out`` positions in ``test``: the same clients in the same order.
+    Some may have no test rows. A hospital that was left out has rows on neither side.
     """
 
     train: Rows = field(repr=False)
     test: Rows = field(repr=False)
     clients: Partition
+    held_out: Partition
     excluded_hospitals: int = 0
     excluded_admissions: int = 0
 
@@ -106,7 +108,8 @@ def divide(
 
     Guarantees
     ----------
-    No patient is on both sides. No patient is in two virtual hospitals. Every client has at least ``min_deaths``
+    No patient is on both sides. No patient is in two virtual hospitals, which are dealt equally many held-out patients,
+    to within one. Every client has at least ``min_deaths``
     patients that died in its training rows; every real hospital has a survivor there, too.
     """
     if layout.kind == "natural" and hospitals is None:
@@ -123,7 +126,11 @@ def divide(
     else:
         held_out = _held_out(person_died, np.zeros(len(first), np.intp), layout, rng)
         tested, excluded, used = held_out[person], 0, np.ones(len(died), bool)
-        owner = _deal(np.bincount(person), person_died, ~held_out, layout, rng)[person]
+        owner = _deal(np.bincount(person), person_died, ~held_out, layout, rng)
+        dealt = rng.permutation(np.flatnonzero(held_out))  # drawn last: all else is as it would be without
+        made = np.unique(owner[~held_out])
+        owner[dealt] = made[np.arange(len(dealt)) % len(made)]
+        owner = owner[person]
     train, test = np.flatnonzero(used & ~tested), np.flatnonzero(used & tested)
     if len(np.unique(died[test])) < 2:
         raise InvalidInput(
@@ -134,9 +141,17 @@ def divide(
         train=train,
         test=test,
         clients=by_ids(owner[train]),
+        held_out=_like(np.unique(owner[train]), owner[test]),
         excluded_hospitals=excluded,
         excluded_admissions=int(len(used) - used.sum()),
     )
+
+
+def _like(clients: Rows, owner: Rows) -> Partition:
+    """Positions by client, for these clients in this order."""
+    order = np.argsort(owner, kind="stable")
+    starts = np.searchsorted(owner[order], np.append(clients, clients[-1] + 1))
+    return Partition(order.astype(np.intp), starts.astype(np.intp))
 
 
 def _held_out(died: Labels, group: Rows, layout: Layout, rng: np.random.Generator) -> Labels:

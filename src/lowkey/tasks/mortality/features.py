@@ -15,11 +15,10 @@ from sklearn.preprocessing import MinMaxScaler, OneHotEncoder
 
 from lowkey import checks
 from lowkey.errors import DataError, InvalidInput
+from lowkey.tabular import SparseRows
 from lowkey.tasks.mortality.admissions import Admissions
 
 Rows: TypeAlias = NDArray[np.intp]
-SparseRows: TypeAlias = "sparse.csr_array[np.float32, tuple[int, int]]"
-"""One row per admission; float32 values, int32 indices."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,8 @@ _PREDICTIONS = (
 
 def notes(runs: Sequence[Any]) -> list[str]:
     """Sentences about runs, each with its configuration and its last evaluation."""
-    lines = [_PREDICTIONS]
+    by_server = any("auroc_low" not in run.last_test for run in runs if run.last_test)
+    lines = [_PREDICTIONS] if by_server else []
     deaths = sorted({_fraction_of_deaths(run) for run in runs if run.last_test.get("calibration")})
     if deaths:
         lines.append(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -19,12 +20,19 @@ from lowkey.learning import (
 )
 from lowkey.rng import generator
 from lowkey.tasks.mortality import AdmissionSettings
-from lowkey.tasks.mortality.clients import HospitalClients, HospitalData, make_hospital_data
+from lowkey.tasks.mortality.clients import (
+    HeldOutClients,
+    HospitalClients,
+    HospitalData,
+    HospitalTables,
+    make_hospital_data,
+)
 from lowkey.tasks.mortality.division import Layout
 from lowkey.tasks.mortality.mlp import MortalityMLP
+from lowkey.tasks.mortality.ranges import limits_of, require_ranges
 from lowkey.tasks.mortality.sources import SOURCES, load_admissions
 from lowkey.tasks.mortality.synthetic import make_synthetic_hospital_data
-from lowkey.tasks.task import Study
+from lowkey.tasks.task import ClientTables, Study
 
 OBJECTIVE = Objective(loss=logistic_loss, metrics=rare_event_metrics, choice=balanced_rows)
 WHOLE = Objective(loss=logistic_loss, metrics=rare_event_metrics)
@@ -58,12 +66,27 @@ def test(study: Study) -> Examples:
     return data.test, data.test_died.astype("float32")
 
 
+def held_out(study: Study) -> ClientDatasets:
+    """Each hospital's own held-out patients; virtual hospitals are dealt theirs."""
+    return HeldOutClients(_hospitals(study))
+
+
+def tables(study: Study) -> ClientTables:
+    """The training admissions of all hospitals before they were encoded."""
+    settings = study.data  # what is asked before ranges are known needs none
+    if settings.encoding == "private" and not settings.ranges:
+        settings = replace(settings, encoding="public")
+    found = HospitalTables(_divided(settings, study.clients, study.seed))
+    return found if study.data.name == "synthetic" else found.at_once()
+
+
 def describe(study: Study) -> Mapping[str, float]:
     """Numbers of clients, features and rows."""
     return _hospitals(study).summary()
 
 
 def _hospitals(study: Study) -> HospitalData:
+    require_ranges(study.data)
     return _divided(study.data, study.clients, study.seed)
 
 
@@ -78,13 +101,13 @@ def _divided(settings: AdmissionSettings, num_clients: int, seed: int) -> Hospit
         largest=settings.largest,
         test_share=settings.test_share,
     )
+    public, limits = settings.encoding != "fitted", limits_of(settings)
     made: HospitalData
     if settings.name == "synthetic":
         made = make_synthetic_hospital_data(
-            seed=seed, scale=settings.scale, layout=layout, public=settings.encoding == "public"
+            seed=seed, scale=settings.scale, layout=layout, public=public, limits=limits
         )
     else:
-        source, public = SOURCES[settings.name], settings.encoding == "public"
         admissions = load_admissions(
             settings.name, settings.source, features=settings.features, any_version=settings.any_version
         )
@@ -93,7 +116,7 @@ def _divided(settings: AdmissionSettings, num_clients: int, seed: int) -> Hospit
             layout,
             rng=generator(seed, "partition"),
             min_count=settings.min_count,
-            public=source.public if public else None,
+            public={**SOURCES[settings.name].public, **limits} if public else None,
         )
     if settings.pooled:
         made = made.pooled()

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from lowkey.tasks.mortality.source import Counts, Feature, Hashed, Limits, Listed, Source
+from lowkey.tabular import Hashed, Limits, Listed
+from lowkey.tasks.mortality.source import Counts, Feature, Source
 
 _OBSTETRICS = "02"
 _age = pl.col("age_years").cast(pl.Float32, strict=False)
@@ -52,5 +53,6 @@ SIH_SUS = Source(
         # SIGTAP: the first 4 digits are group and subgroup, the first 6 the form of organisation
         "procedure": Hashed({4: 128, 6: 512, None: 4096}),
     },
+    wide={"age": (0, 120)},
     hospital="cnes",
 )

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import polars as pl
 
-from lowkey import checks
 from lowkey.errors import InvalidInput
+from lowkey.tabular import Limits, Rule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,47 +28,13 @@ class Feature:
         return tuple(dict.fromkeys(self.value.meta.root_names()))
 
 
-@dataclass(frozen=True)
-class Limits:
-    """Public limits of a number: it is scaled to −1 … 1 between them."""
-
-    low: float
-    high: float
-
-    def __post_init__(self) -> None:
-        if not -math.inf < self.low < self.high < math.inf:
-            raise InvalidInput(f"limits are {self.low} and {self.high}; they must be numbers, the lower one first")
-
-
-@dataclass(frozen=True)
-class Listed:
-    """A public list of texts; any other text has no column."""
-
-    values: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        if not self.values or len(set(self.values)) < len(self.values):
-            raise InvalidInput(f"listed texts are {', '.join(self.values) or 'none'}; list each text once")
-
-
-@dataclass(frozen=True)
-class Hashed:
-    """Texts without a list: a public hash gives each a column.
-
-    ``columns`` has a number of columns for the first so many letters of the text, and under None for the whole of it.
-    """
-
-    columns: Mapping[int | None, int]
-
-    def __post_init__(self) -> None:
-        checks.at_least("number of hashes", len(self.columns), 1)
-        for length, count in self.columns.items():
-            checks.at_least("number of letters to hash", 1 if length is None else length, 1)
-            checks.at_least("number of hashed columns", count, 1)
-
-
-PublicRule: TypeAlias = Limits | Listed | Hashed
-"""How a feature becomes numbers without a look at anybody's rows."""
+def rule_of(name: str, rules: Mapping[str, Rule]) -> Rule:
+    """The public rule of a feature; one without a rule is refused."""
+    if name not in rules:
+        raise InvalidInput(
+            f"the feature {name} has no public rule; leave it out of data.features, or set data.encoding = 'fitted'"
+        )
+    return rules[name]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,8 +77,10 @@ class Source:
         All features by name.
     default : tuple of str
         Names of the features that are used when none are named.
-    public : mapping of str to PublicRule
+    public : mapping of str to Rule
         For features that can do without fitting, the public rule of each.
+    wide : mapping of str to (float, float)
+        For numeric ones of these, limits that nobody doubts; narrower ones are asked for within them.
     patient, hospital : str or None
         Columns with ids, where there are any.
 
@@ -134,7 +101,8 @@ class Source:
     leaking: frozenset[str]
     features: Mapping[str, Feature] = field(repr=False)
     default: tuple[str, ...]
-    public: Mapping[str, PublicRule] = field(default_factory=dict, repr=False)
+    public: Mapping[str, Rule] = field(default_factory=dict, repr=False)
+    wide: Mapping[str, tuple[float, float]] = field(default_factory=dict, repr=False)
     patient: str | None = None
     hospital: str | None = None
 
@@ -154,6 +122,8 @@ class Source:
                     f"the public rule of {name} is {type(rule).__name__}, but {name} is {self.features[name].kind}; "
                     "numbers need Limits, and texts Listed or Hashed"
                 )
+        if numbers := {name for name, rule in self.public.items() if isinstance(rule, Limits)} ^ self.wide.keys():
+            raise InvalidInput(f"{min(numbers)} of {self.name} needs a public rule and wide limits; give both")
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -10,14 +10,13 @@ from typing import Any
 import polars as pl
 
 from lowkey.errors import DataError, InvalidInput
-from lowkey.tasks.mortality.admissions import Admissions
+from lowkey.tasks.mortality.admissions import UNKNOWN, Admissions
 from lowkey.tasks.mortality.diabetes130 import DIABETES130
 from lowkey.tasks.mortality.files import OTHER_VERSION, read_table
 from lowkey.tasks.mortality.sih_sus import SIH_SUS
 from lowkey.tasks.mortality.source import Counts, Feature, Source
 
 SOURCES: Mapping[str, Source] = {source.name: source for source in (DIABETES130, SIH_SUS)}
-UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, kw_only=True)

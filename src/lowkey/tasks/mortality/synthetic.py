@@ -8,8 +8,9 @@ probability of death, so that the AUROC of the best possible predictor is known.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +19,16 @@ from scipy.optimize import brentq
 from scipy.special import expit
 
 from lowkey import checks
+from lowkey.analytics import Columns
 from lowkey.rng import generator
-from lowkey.tasks.mortality.clients import HospitalData
+from lowkey.tabular import Limits, SparseRows, joined
+from lowkey.tasks.mortality.clients import HospitalData, objects
 from lowkey.tasks.mortality.division import Labels, Layout, divide
-from lowkey.tasks.mortality.features import SparseRows
-from lowkey.tasks.mortality.public import joined
+from lowkey.tasks.mortality.features import Rows
 
 ADMISSIONS, HOSPITALS, FEATURES, MORTALITY = 1_271_733, 415, 7_280, 0.0314
 _PLAIN = ("age", "mrci", "gender=male", "gender=female", "gender=unknown")
+_PUBLIC = {"age": Limits(15, 89), "mrci": Limits(2, 60)}
 _ADMISSION = ("emergency", "urgent", "trauma center", "unknown")
 _FIRST_DRUG = len(_PLAIN) + len(_ADMISSION)
 _DRUGS = FEATURES - _FIRST_DRUG
@@ -63,7 +66,12 @@ class _SyntheticBlock:
 
 
 def make_synthetic_hospital_data(
-    *, seed: int = 0, scale: float = 1.0, layout: Layout | None = None, public: bool = False
+    *,
+    seed: int = 0,
+    scale: float = 1.0,
+    layout: Layout | None = None,
+    public: bool = False,
+    limits: Mapping[str, Limits] | None = None,
 ) -> SyntheticHospitalData:
     """Draw synthetic admissions block by block and divide them among clients.
 
@@ -77,7 +85,9 @@ def make_synthetic_hospital_data(
         None is the paper's layout: random virtual hospitals of 203 admissions, 5,011 of them at scale 1; "natural"
         gives the 415.
     public : bool
-        Whether columns are weighted in blocks as :mod:`lowkey.tasks.mortality.public` does, with a constant.
+        Whether columns are weighted in blocks as :mod:`lowkey.tabular` does, with a constant.
+    limits : mapping of str to Limits, or None
+        With ``public``, limits of "age" and "mrci" in place of the public ones.
     """
     checks.positive("scale", scale)
     count, hospitals = max(1, round(ADMISSIONS * scale)), max(1, round(HOSPITALS * scale))
@@ -88,18 +98,21 @@ def make_synthetic_hospital_data(
         np.concatenate([getattr(block, part) for block in blocks]) for part in ("died", "risk", "hospitals")
     )
     del blocks
-    names = synthetic_feature_names()
+    names, numbers = synthetic_feature_names(), features[:, :2].toarray()
     if public:
-        features, names = _weighted(features)
+        features, names = _weighted(features, limits or {})
     division = divide(died, layout or Layout(), rng=generator(seed, "synthetic division"), hospitals=hospital)
+    train = features[division.train]
     return SyntheticHospitalData(
         source=f"synthetic (scale {scale:g})",
         feature_names=names,
-        train=features[division.train],
+        train=train,
         train_died=died[division.train],
         clients=division.clients,
         test=features[division.test],
         test_died=died[division.test],
+        held_out=division.held_out,
+        raw=partial(_raw_columns, train, numbers[division.train]),
         excluded_hospitals=division.excluded_hospitals,
         excluded_admissions=division.excluded_admissions,
         bayes_auroc=bayes_auroc(risk[division.test]),
@@ -112,9 +125,30 @@ def synthetic_feature_names() -> tuple[str, ...]:
     return tuple(f"synthetic {name}" for name in (*_PLAIN, *(f"admission_type={a}" for a in _ADMISSION), *drugs))
 
 
-def _weighted(features: SparseRows) -> tuple[SparseRows, tuple[str, ...]]:
+def _raw_columns(train: SparseRows, numbers: NDArray[np.float32], rows: Rows) -> Columns:
+    """What the features of these rows were made of, from features of either encoding and numbers from 0 to 1."""
+    features = train[rows]
+    plain = features[:, :_FIRST_DRUG].toarray()
+    gender, admission = plain[:, 2 : len(_PLAIN)], plain[:, len(_PLAIN) :]
+    codes = features[:, _FIRST_DRUG:FEATURES]
+    return {
+        **{
+            name: np.rint(public.low + (public.high - public.low) * numbers[rows, place].astype(np.float64))
+            for place, (name, public) in enumerate(_PUBLIC.items())
+        },
+        "gender": objects(("male", "female", None))[gender.argmax(1)],
+        "admission_type": objects((*_ADMISSION[:-1], None))[admission.argmax(1)],
+        "drug": objects(tuple(map(str, row)) for row in np.split(codes.indices, codes.indptr[1:-1])),
+    }
+
+
+def _weighted(features: SparseRows, limits: Mapping[str, Limits]) -> tuple[SparseRows, tuple[str, ...]]:
     """The same admissions by public rules: numbers from −1 to 1, and drugs of norm 1 together."""
-    numbers, gender = 2 * features[:, :2].toarray() - 1, features[:, 2 : len(_PLAIN)]
+    numbers, gender = features[:, :2].toarray(), features[:, 2 : len(_PLAIN)]
+    for place, (name, public) in enumerate(_PUBLIC.items()):
+        found, width = limits.get(name, public), public.high - public.low
+        low, high = (found.low - public.low) / width, (found.high - public.low) / width
+        numbers[:, place] = np.clip(2 * (numbers[:, place] - low) / (high - low) - 1, -1, 1)
     admission, drugs = features[:, len(_PLAIN) : _FIRST_DRUG], features[:, _FIRST_DRUG:]
     norms = np.sqrt(np.maximum(np.diff(drugs.indptr), 1)).astype(np.float32)
     return joined(
