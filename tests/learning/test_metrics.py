@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 
-from lowkey.learning import auroc, calibration, rare_event_metrics
+from lowkey.learning import auroc, calibration, fit_line, rare_event_metrics
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -66,3 +68,21 @@ def test_a_forecast_learned_from_balanced_classes_is_right_once_corrected(bias: 
 @pytest.mark.parametrize("died", [np.zeros(3), np.ones(3)])
 def test_no_calibration_where_all_are_alike(died: np.ndarray) -> None:
     assert calibration(torch.zeros(3), torch.from_numpy(died)) == []
+
+
+@pytest.mark.parametrize(("mean", "deviation", "slope"), [(-3.0, 1.3, 0.8), (-1.7, 0.05, 6.0), (40.0, 10.0, -0.1)])
+def test_the_line_is_the_best_one(mean: float, deviation: float, slope: float) -> None:
+    """Against scikit-learn, also where scores hardly differ, and far from 0."""
+    rng = np.random.default_rng(0)
+    scores = rng.normal(mean, deviation, 4_000)
+    positive = rng.random(4_000) < expit(slope * (scores - mean) - 1.5)
+    best = LogisticRegression(C=np.inf, tol=1e-10, max_iter=1_000).fit((scores[:, None] - mean) / deviation, positive)
+    found = fit_line(scores, positive)
+    assert found[0] * deviation == pytest.approx(best.coef_[0, 0], abs=1e-4)
+    assert found[1] + found[0] * mean == pytest.approx(best.intercept_[0], abs=1e-4)
+
+
+def test_one_score_has_no_slope() -> None:
+    slope, intercept = fit_line(np.zeros(4), np.array([True, False, False, False]))
+    assert slope == 0
+    assert intercept == pytest.approx(-np.log(3))

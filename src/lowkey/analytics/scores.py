@@ -38,6 +38,8 @@ _POINTS = 8  # scores that stand for a bin
 _ODDS, _STEEPNESS, _MIX = 0.5, 0.1, 0.12  # what was cut may differ in log-odds, slope, and log-density per logit
 _SHAPE = 0.3  # deviation of how wide scores lie in a bin, relative to what was fitted
 _UNSURE = 0.3  # of what is known about the inside of bins, the part that may be wrong
+_RARE = 0.005  # share of all rows below which a bin's side is taken for empty
+_VAGUE = 0.4  # width of an interval of the AUROC that says next to nothing
 _USUAL = 1.2  # distance of both classes in standard deviations that planning assumes: an AUROC of 0.80
 
 _HIST = NDArray[np.float64]
@@ -163,6 +165,11 @@ class ScoreQuestion:
         if estimates["positives"].low <= 0 or estimates["rows"].low <= estimates["positives"].high:
             notes.append("There are too few positives or negatives, in view of the noise, to judge the model.")
             estimates = {name: estimates[name] for name in ("rows", "positives")} | {"auroc": Estimate(0.5, 0.0, 1.0)}
+        elif estimates["auroc"].high - estimates["auroc"].low > _VAGUE:
+            notes.append(
+                "The AUROC is hardly known: there is much noise, or nearly all scores lie in one or two bins, as those of "
+                "a model that has learned little do, or of one whose scores are far from the middle of the bins."
+            )
         if (share := max(0.0, total.value[-1]) / (_CUT * per_client)) > 0.01:
             notes.append(
                 f"{share:.0%} of what a {total.unit} had to send was cut, on average, so that large ones count less "
@@ -192,17 +199,21 @@ class ScoreQuestion:
         draws = rng.standard_normal((_REPLICATES + 1, 2, size))
         draws[0] = 0
         counts = counts + draws * np.sqrt(noise**2 + np.maximum(counts, 0))
-        odds, steepness, mix, shape = rng.standard_normal((4, _REPLICATES + 1, 1)) * (draws[:, 0, :1] != 0)
+        odds, steepness, mix, shape, rise = rng.standard_normal((5, _REPLICATES + 1, 1)) * (draws[:, 0, :1] != 0)
         places = np.clip((self._edges[1:] + self._edges[:-1]) / 2, -3, 3)
         both = math.sqrt(cut) * _MIX * mix * places
         more = math.sqrt(cut) * (_ODDS * odds + _STEEPNESS * steepness * places)
         negative, positive = counts[:, 0] * np.exp(both), counts[:, 1] * np.exp(both + more)
-        return self._measures(negative, positive, np.exp(_SHAPE * shape))
+        return self._measures(negative, positive, np.exp(_SHAPE * shape), rise)
 
-    def _measures(self, negative: _HIST, positive: _HIST, shape: _HIST) -> dict[str, _HIST]:
-        points = _inside(negative + positive, self._edges, shape)
-        slope, intercept = _line(negative, positive, points)
-        line = np.clip(slope, 0.3, 2)[:, None, None] * points + intercept[:, None, None]
+    def _measures(self, negative: _HIST, positive: _HIST, shape: _HIST, rise: _HIST) -> dict[str, _HIST]:
+        """Measures of each row of counts; ``shape`` and ``rise`` are what may be wrong about the inside of bins."""
+        places, mean, deviation = _inside(negative + positive, self._edges, shape)
+        points = mean[..., None] + deviation[..., None] * places
+        steep, height = _line(negative, positive, places, deviation, rise)
+        slope = (steep / deviation)[:, 0]
+        intercept = height[:, 0] - slope * mean[:, 0]
+        line = steep[..., None] * places + height[..., None]
         risen, fallen = expit(line), expit(-line)
         risen, fallen = risen / risen.sum(2, keepdims=True), fallen / fallen.sum(2, keepdims=True)
         inside = (risen * (np.cumsum(fallen, 2) - fallen / 2)).sum(2)
@@ -325,42 +336,58 @@ def _columns(name: str, values: _HIST) -> dict[str, list[Any]]:
     return {column: [getattr(one, part) for one in found] for column, part in parts.items()}
 
 
-def _inside(counts: _HIST, edges: _HIST, shape: _HIST) -> _HIST:
-    """Equally likely scores in every bin, of a normal distribution that fits the histogram at its edges."""
-    share = np.clip(np.cumsum(counts, 1)[:, :-1] / np.maximum(counts.sum(1, keepdims=True), 1e-9), 0.005, 0.995)
-    quantiles, inner = ndtri(share), edges[1:-1]
-    weights = np.exp(-(quantiles**2)) / (share * (1 - share))
+def _inside(counts: _HIST, edges: _HIST, shape: _HIST) -> tuple[_HIST, _HIST, _HIST]:
+    """Equally likely scores in every bin, of a normal distribution that fits the histogram at its edges.
+
+    Returns them as distances from the mean in deviations, then mean and deviation. Of edges beyond nearly all scores,
+    which say no more than that, only the nearest on either side counts. With fewer than two edges amid the scores, their
+    deviation is only known not to be larger.
+    """
+    share, inner = np.cumsum(counts, 1)[:, :-1] / np.maximum(counts.sum(1, keepdims=True), 1e-9), edges[1:-1]
+    empty = np.maximum.accumulate(share, 1) < _RARE
+    full = np.minimum.accumulate(share[:, ::-1], 1)[:, ::-1] > 1 - _RARE
+    count = np.arange(len(inner))
+    useful = (count >= empty.sum(1, keepdims=True) - 1) & (count <= len(inner) - full.sum(1, keepdims=True))
+    amid = ((share > _RARE) & (share < 1 - _RARE)).sum(1, keepdims=True)
+    share = np.clip(share, _RARE, 1 - _RARE)
+    quantiles = ndtri(share)
+    weights = useful * np.exp(-(quantiles**2)) / (share * (1 - share))
     weights /= weights.sum(1, keepdims=True)
-    mean, place = (weights * quantiles).sum(1, keepdims=True), (weights * inner).sum(1, keepdims=True)
+    height, place = (weights * quantiles).sum(1, keepdims=True), (weights * inner).sum(1, keepdims=True)
     steep = (weights * (inner - place) * quantiles).sum(1, keepdims=True)
     steep /= np.maximum((weights * (inner - place) ** 2).sum(1, keepdims=True), 1e-9)
-    deviation = shape / np.clip(steep, 0.25, 2)
-    centre = place - mean * deviation
-    cumulative = ndtr((edges - centre) / deviation)
+    deviation = np.where(amid < 2, np.exp(-5 * np.abs(np.log(shape))), shape) / np.clip(steep, 0.25, 20)
+    mean = place - height * deviation
+    cumulative = ndtr((edges - mean) / deviation)
     steps = (np.arange(_POINTS) + 0.5) / _POINTS
     reached = cumulative[:, :-1, None] + np.diff(cumulative, axis=1)[..., None] * steps
-    found: _HIST = centre[..., None] + deviation[..., None] * ndtri(np.clip(reached, 1e-9, 1 - 1e-9))
-    return found
+    return ndtri(np.clip(reached, 1e-9, 1 - 1e-9)), mean, deviation
 
 
-def _line(negative: _HIST, positive: _HIST, points: _HIST) -> tuple[_HIST, _HIST]:
+def _line(negative: _HIST, positive: _HIST, places: _HIST, deviation: _HIST, rise: _HIST) -> tuple[_HIST, _HIST]:
     """Slope and intercept of a logistic regression of labels on scores that are known by bin, by Newton's method.
 
-    Slopes are held near 1 as one row would, so that noise alone has an answer, too.
+    Scores are in deviations. Slopes are held near 1 per logit, as one row would, or less where scores are narrow; bins
+    that do not tell a slope have that and, by ``rise``, how much it may be wrong.
     """
-    counts, middles = negative + positive, points.mean(2)
-    weights = np.maximum(counts, 0)[..., None] / points.shape[2]
-    line = np.zeros((len(counts), 2))
-    line[:, 0] = 1.0
+    counts, middles = negative + positive, places.mean(2)
+    weights = np.maximum(counts, 0)[..., None] / places.shape[2]
+    reach = np.maximum(deviation, 1.0)
+    usual = np.minimum(deviation, 2.0) + reach * rise
+    line = np.concatenate([usual, np.zeros_like(usual)], 1)
+    start = line.copy()
+    hold = np.zeros((len(counts), 2, 2))
+    hold[:, 0, 0], hold[:, 1, 1] = 1 / reach[:, 0] ** 2, 1e-3
     axes = np.stack([middles, np.ones_like(middles)], 1)
-    sides = np.stack([points, np.ones_like(points)], 1)
+    sides = np.stack([places, np.ones_like(places)], 1)
     for _ in range(25):
-        risk = expit(line[:, 0, None, None] * points + line[:, 1, None, None])
-        gradient = np.einsum("rab,rb->ra", axes, positive - counts * risk.mean(2)) - (line - (1, 0)) * (1, 0)
+        risk = expit(line[:, 0, None, None] * places + line[:, 1, None, None])
+        gradient = np.einsum("rab,rb->ra", axes, positive - counts * risk.mean(2))
+        gradient[:, 0] -= (line - start)[:, 0] * hold[:, 0, 0]
         curvature = np.einsum("rab,rbk,rcbk->rac", axes, weights * risk * (1 - risk), sides)
-        curvature = (curvature + curvature.swapaxes(1, 2)) / 2 + np.diag((1.0, 1e-3))
+        curvature = (curvature + curvature.swapaxes(1, 2)) / 2 + hold
         values, vectors = np.linalg.eigh(curvature)
         step = np.einsum("rab,rb,rcb,rc->ra", vectors, 1 / np.maximum(values, 1e-3), vectors, gradient)
         line += step * np.minimum(1, 1 / np.maximum(np.linalg.norm(step, axis=1, keepdims=True), 1e-9))
     line = np.clip(line, -20, 20)
-    return line[:, 0], line[:, 1]
+    return line[:, :1], line[:, 1:]

@@ -153,11 +153,18 @@ def line_of_moments(moments: NDArray[np.float64], line: NDArray[np.float64]) -> 
 
 
 def fit_line(scores: NDArray[np.float64], positive: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Slope and intercept of a logistic regression on scores, by Newton's method."""
-    line = np.array([1.0, 0.0])
+    """Slope and intercept of a logistic regression on scores, by Newton's method on scores of mean 0 and deviation 1.
+
+    Where scores tell both classes apart there is no best slope; then it is a large one.
+    """
+    mean, deviation = float(np.mean(scores)), float(np.std(scores)) or 1.0
+    places = (scores - mean) / deviation
+    line = np.zeros(2)
     for _ in range(50):
-        line = line_of_moments(line_moments(scores, positive, line), line)
-    return line
+        gradient, (steep, mixed, flat) = np.split(row_moments(places, positive, line).sum(axis=0), [2])
+        step = np.linalg.solve(np.array([[steep, mixed], [mixed, flat]]) + 1e-9 * np.eye(2), gradient)
+        line -= step * min(1.0, 2.0 / max(float(np.linalg.norm(step)), 1e-12))
+    return np.array([line[0] / deviation, line[1] - line[0] * mean / deviation])
 
 
 def _logits(outputs: Tensor, targets: Tensor) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
