@@ -167,8 +167,8 @@ class ScoreQuestion:
             estimates = {name: estimates[name] for name in ("rows", "positives")} | {"auroc": Estimate(0.5, 0.0, 1.0)}
         elif estimates["auroc"].high - estimates["auroc"].low > _VAGUE:
             notes.append(
-                "The AUROC is hardly known: there is much noise, or nearly all scores lie in one or two bins, as those of "
-                "a model that has learned little do, or of one whose scores are far from the middle of the bins."
+                "The AUROC is hardly known: there is much noise, or nearly all scores lie in one or two bins, as those "
+                "of a model that has learned little do, or of one whose scores are far from the middle of the bins."
             )
         if (share := max(0.0, total.value[-1]) / (_CUT * per_client)) > 0.01:
             notes.append(
@@ -340,8 +340,8 @@ def _inside(counts: _HIST, edges: _HIST, shape: _HIST) -> tuple[_HIST, _HIST, _H
     """Equally likely scores in every bin, of a normal distribution that fits the histogram at its edges.
 
     Returns them as distances from the mean in deviations, then mean and deviation. Of edges beyond nearly all scores,
-    which say no more than that, only the nearest on either side counts. With fewer than two edges amid the scores, their
-    deviation is only known not to be larger.
+    which say no more than that, only the nearest on either side counts. With fewer than two edges amid the scores,
+    their deviation is only known not to be larger.
     """
     share, inner = np.cumsum(counts, 1)[:, :-1] / np.maximum(counts.sum(1, keepdims=True), 1e-9), edges[1:-1]
     empty = np.maximum.accumulate(share, 1) < _RARE
