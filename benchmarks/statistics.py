@@ -133,7 +133,9 @@ def sum_of(question: Question, case: Case, block: int = 100) -> NDArray[np.float
 
 def noise_of(epsilon: float, clients: int, releases: int) -> float:
     """Deviation of the noise in the sum of one of so many releases, all within ε."""
-    settings = ClientPrivacy(clip_norm=1.0, epsilon=epsilon, delta=1e-5, rounds=releases, sampling="all")
+    settings = ClientPrivacy(
+        clip_norm=1.0, epsilon=epsilon, delta=1e-5, rounds=releases, spare_attempts=0, sampling="all"
+    )
     settings = settings.resolve(clients=clients, cohort=clients, rounds=releases)
     sampling = settings.sampling_of(clients=clients, cohort=clients)
     privacy = ClientMechanism(settings=settings, sampling=sampling)

@@ -253,6 +253,34 @@ def test_nothing_to_judge_by(count: int) -> None:
         assert np.isfinite([[e.value, e.low, e.high] for e in found.estimates.values()]).all()
 
 
+def test_what_was_cut_is_measured_by_those_who_answered() -> None:
+    """A fifth of 3,000 persons have test rows; of each a third is cut."""
+    rows, starts = drawn(1_800), np.arange(0, 1_801, 3)
+    total = replace(total_of(ScoreQuestion(rows=1), rows, starts), units=3_000)
+    shares = {}
+    for share in (0.2, 1.0):
+        (note,) = [note for note in ScoreQuestion(rows=1, share=share).read(total).notes if "had to send" in note]
+        shares[share] = int(note.partition("%")[0])
+    assert shares[0.2] == pytest.approx(5 * shares[1.0], abs=3)
+    assert shares[0.2] > 20
+
+
+def test_where_noise_leaves_no_possible_auroc_nothing_is_known() -> None:
+    question = ScoreQuestion(bins=4)
+    value = np.array([200.0, 0, 0, -100.0, 0, 0, 0, 100.0, 0]) * question.scales[0]
+    found = question.read(Total(value=value, noise=0.5, units=1_000, unit="person"))
+    auroc = found.estimates["auroc"]
+    assert (auroc.value, auroc.low, auroc.high) == (0.5, 0.0, 1.0)
+    assert any("hardly known" in note for note in found.notes)
+
+
+def test_a_group_of_which_nothing_is_known_has_no_figures() -> None:
+    """All scores in one bin: an interval from 0 to 1 is no figure to compare groups by."""
+    rows = drawn(4_000) | {"score": np.full(4_000, 0.05)}
+    table = answer(ScoreQuestion(bins=8, groups=("sex=f",)), rows, noise=2.0).tables["groups"]
+    assert table["auroc"] == table["rows"] == [None]
+
+
 def test_more_noise_takes_fewer_bins() -> None:
     question = ScoreQuestion()
     found = [well_binned(question, units=5_000, positives=400, noise=noise) for noise in (0.0, 1.0, 4.0, 40.0)]
@@ -272,6 +300,7 @@ def test_settings_that_make_no_sense() -> None:
         ({"groups": ("label=1",)}, "column=value"),
         ({"groups": ("sex=f", "sex=f")}, "each once"),
         ({"least": 0}, "least is 0"),
+        ({"share": 0.0}, "share is 0"),
     ):
         with pytest.raises(InvalidInput, match=words):
             ScoreQuestion(**change)

@@ -14,9 +14,12 @@ from lowkey.federation import projection_by_rule, rounds_by_rule, vectors_up, wi
 from lowkey.federation.rules import (
     CALIBRATION_ROUNDS,
     CENTRING,
+    LARGEST_STEP,
+    LARGEST_STEP_OF_PERSONS,
     LEAST_ROUNDS,
     MOST_SAMPLED_ROUNDS,
     NOISE_IN_A_SCORE,
+    NOISE_OF_PERSONS,
     average_by_rule,
     noise_in_a_score,
     rate_by_rule,
@@ -112,11 +115,23 @@ def test_the_small_preset_is_what_half_a_megabit_allows() -> None:
 
 @pytest.mark.parametrize(("clients", "cohort"), [(227, 227), (6000, 6000), (6000, 100)])
 def test_noise_in_a_score_is_kappa(clients: int, cohort: int) -> None:
-    made = mechanism(PROMISE, clients, cohort, 80)
-    rate = rate_by_rule(made, 80)
-    assert noise_in_a_score(made, 80, rate=rate) == pytest.approx(NOISE_IN_A_SCORE)
+    made = mechanism(PROMISE, clients, cohort, 400)
+    rate = rate_by_rule(made, 400)
+    assert noise_in_a_score(made, 400, rate=rate) == pytest.approx(NOISE_IN_A_SCORE)
     per_round = rate * total_noise(made) / cohort  # of a mean over the cohort, in each number
-    assert math.sqrt(80 * per_round**2) == pytest.approx(NOISE_IN_A_SCORE)
+    assert math.sqrt(400 * per_round**2) == pytest.approx(NOISE_IN_A_SCORE)
+
+
+def test_few_rounds_or_little_noise_make_no_steps_that_overshoot() -> None:
+    """Of three hospitals with 3,000 patients, 20 rounds and the rate that noise alone allows ranked them worse."""
+    assert rate_by_rule(mechanism(PROMISE, 6000, 6000, 20), 20) == LARGEST_STEP
+    persons = replace(
+        PROMISE, unit="person", persons=3000, clip="fixed", clip_norm=2.0, epsilon=8.0, dropouts=0.0, colluders=0.0
+    )
+    few = mechanism(persons, 3, 3, 20)
+    assert rate_by_rule(few, 20) == 2.0 * LARGEST_STEP_OF_PERSONS
+    many = mechanism(persons, 3, 3, 2000)
+    assert noise_in_a_score(many, 2000, rate=rate_by_rule(many, 2000)) == pytest.approx(NOISE_OF_PERSONS)
 
 
 def test_more_clients_have_more_rounds_and_never_fewer_than_sixty() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from lowkey.tabular import (
     NumberPlan,
     Schema,
     TextPlan,
+    confirmations,
     fit,
     questions,
     raw_columns,
@@ -289,16 +291,20 @@ def test_the_questions_of_a_schema_find_what_persons_have(tmp_path: Path, noise:
     rows = raw_columns(table, schema.columns, schema.missing)
     _, starts = np.unique(table["patient"].to_numpy(), return_index=True)
     ends = np.append(starts, len(table))
-    answers = []
-    for question in questions(schema):
-        asking = [QUESTIONS[question.pop("kind")](**question)]
-        while asking:
-            asked = asking.pop()
+
+    def answered(asking: list[dict[str, Any]]) -> Iterator[Answer]:
+        for question in asking:
+            asked = QUESTIONS[question.pop("kind")](**question)
             total = asked.vectors(rows, ends).sum(axis=0)
             noisy = total + noise * rng.standard_normal(len(total))
-            answers.append(asked.read(Total(value=noisy, noise=noise, units=len(starts), unit="person")))
-            if hasattr(asked, "confirm"):
-                asking.append(asked.confirm(answers[-1]))
+            yield asked.read(Total(value=noisy, noise=noise, units=len(starts), unit="person"))
+
+    with pytest.raises(InvalidInput, match="lack 'texts of sex'"):
+        confirmations(schema, [])
+    answers = list(answered(questions(schema)))
+    with pytest.raises(InvalidInput, match="were not confirmed"):
+        fit(schema, answers)
+    answers += answered(confirmations(schema, answers))
     found = {column.name: column.rule for column in fit(schema, answers).columns}
     age, lactate, ward, drugs = (found[name] for name in ("age", "lactate", "ward", "drugs"))
     assert isinstance(age, Limits)

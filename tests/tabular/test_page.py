@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
@@ -54,3 +55,16 @@ def test_the_schema_of_the_page(tmp_path: Path) -> None:
 def test_every_setting_of_the_task_is_on_the_page() -> None:
     for name in TableSettings.__dataclass_fields__:
         assert f"`data.{name}`" in PAGE
+
+
+def test_figures_of_the_page_are_those_of_the_results() -> None:
+    rows = {
+        row["row"]: row for row in json.loads((ROOT / "results" / "three_hospitals.json").read_text("utf-8"))["rows"]
+    }
+    page = " ".join(PAGE.split())
+    limits = [f"{rows[name]['auroc']:.3f}" for name in rows if name.startswith("limit")]
+    assert f"| AUROC | {' | '.join(limits)} |" in page
+    for name in ("ε = 3", "ε = 1"):
+        low, high = rows[name]["range"]
+        assert f"{rows[name]['auroc']:.3f} ({low:.3f} to {high:.3f})" in page
+    assert f"had {rows['pooled']['auroc']:.3f}" in page

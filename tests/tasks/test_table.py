@@ -73,7 +73,7 @@ def test_every_row_is_on_one_side_and_every_person_too(place: Path) -> None:
 def test_groups_of_test_rows_are_compared(place: Path) -> None:
     """By the texts of the tables' own categories; a group that is too small is not shown."""
     asked = 'evaluation.question={prevalence=0.15, rows=1.3, groups=["sex=f", "sex=m", "ward=er"], least=100}'
-    settings = ["evaluation.where=clients", asked, "privacy.epsilon=60.0", "schedule.rounds=5", "privacy.asking=0.5"]
+    settings = ["evaluation.where=clients", asked, "privacy.epsilon=300.0", "privacy.asking=0.5"]
     run(config(place, *settings), place / "run")
     (answer,) = json.loads((place / "run" / "answers.json").read_text("utf-8"))
     (table,) = [table for name, table in answer["tables"].items() if "group" in name]
@@ -91,6 +91,37 @@ def test_who_is_held_out_depends_on_seed_and_person_alone() -> None:
     assert (is_held_out(persons, 0.6, 7) | ~chosen).all()
     recorded = [True, True, False, False, False, False]  # all clients must choose alike, in every release
     assert is_held_out(["p1", "p2", "p3", "p4", "p5", "p6"], 0.5, 0).tolist() == recorded
+
+
+@pytest.mark.parametrize(
+    ("column", "field"), [("age", "old"), ("died", "perhaps"), ("patient", "")], ids=["number", "outcome", "nobody"]
+)
+def test_one_persons_field_keeps_nobody_else_out(
+    place: Path, column: str, field: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of a hospital whose patients are protected; one that is protected as a whole is told what to mend."""
+    study = config(place).study
+    assert study.by_person
+    table = pl.read_csv(place / "a.csv", infer_schema=False)
+    patients = table["patient"].to_list()
+    someone = next(patient for patient in patients if patients.count(patient) > 2)
+    first = patients.index(someone)
+    before = rows_of([TABLE.all_clients(study)[0]]), TABLE.tables(study)[0]  # type: ignore[misc]
+    damaged = table.with_columns(
+        pl.when(pl.int_range(len(table)) == first).then(pl.lit(field)).otherwise(column).alias(column)
+    )
+    damaged.write_csv(place / "a.csv")
+    after = rows_of([TABLE.all_clients(study)[0]]), TABLE.tables(study)[0]  # type: ignore[misc]
+    gone = patients.count(someone) if column != "patient" else 1
+    assert f"{gone} of {len(table)} rows" in caplog.text
+    for old, new in ((before[0][2], after[0][2]), (before[1].persons, after[1].persons)):
+        left = sorted(set(old) - {someone})
+        assert sorted(set(new) - {someone}) == left
+    others = [person != someone for person in before[0][2]], [person != someone for person in after[0][2]]
+    np.testing.assert_array_equal(before[0][1][others[0]], after[0][1][others[1]])
+    assert field == "" or field not in caplog.text
+    with pytest.raises(DataError, match=column):
+        TABLE.all_clients(replace(study, by_person=False))[0]
 
 
 def test_without_persons_every_row_is_one(place: Path) -> None:

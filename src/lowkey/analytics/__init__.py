@@ -9,7 +9,7 @@ from lowkey.analytics.histograms import RANGE_BINS, Histogram, Quantiles
 from lowkey.analytics.moments import Moments
 from lowkey.analytics.numbers import Count, Mean, Missingness, Sum
 from lowkey.analytics.question import Answer, Columns, Estimate, Question, Starts, Total, Vectors, digest_of
-from lowkey.analytics.scores import ScoreQuestion, error_of, well_binned
+from lowkey.analytics.scores import ScoreQuestion, error_of, is_vague, well_binned
 from lowkey.analytics.vocabularies import Frequencies
 from lowkey.registry import Registry
 
@@ -60,5 +60,6 @@ __all__ = [
     "asked_of",
     "digest_of",
     "error_of",
+    "is_vague",
     "well_binned",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias
@@ -31,7 +32,8 @@ class Question(Protocol):
     Guarantees
     ----------
     No unit's vector is longer than 1, whatever its rows are, and it depends on no other unit's rows. Rows that the
-    question cannot use raise :class:`lowkey.errors.CannotContribute`, with words that quote no data.
+    question cannot use raise :class:`lowkey.errors.CannotContribute`, with words that quote no data; whoever asks then
+    asks unit by unit, so that one unit's rows silence that unit alone.
     """
 
     asks_of: ClassVar[Literal["table", "scores"]]
@@ -133,6 +135,8 @@ def column_of(rows: Columns, name: str) -> NDArray[Any]:
 def numbers_of(rows: Columns, name: str) -> NDArray[np.float64]:
     """A column of numbers, NaN where missing."""
     column = column_of(rows, name)
+    if column.dtype == object and all(entry is None or isinstance(entry, int | float | np.number) for entry in column):
+        column = np.array([math.nan if entry is None else entry for entry in column], np.float64)
     if column.dtype.kind not in "fiub":
         raise CannotContribute(f"its column {name!r} is not of numbers; write numbers, or leave fields empty")
     return column.astype(np.float64)
@@ -142,8 +146,10 @@ def per_unit(values: Vectors, starts: Starts) -> Vectors:
     """Sums over the rows of each unit."""
     if len(starts) < 1 or starts[0] != 0 or starts[-1] != len(values):
         raise InvalidInput("starts must begin with 0 and end with the number of rows")
-    sums = np.concatenate([np.zeros((1, values.shape[1])), np.cumsum(values, axis=0)])
-    found: Vectors = sums[starts[1:]] - sums[starts[:-1]]
+    found: Vectors = np.zeros((len(starts) - 1, values.shape[1]))
+    some = np.flatnonzero(np.diff(starts))  # each by itself: no unit changes the last bits of another
+    if some.size:
+        found[some] = np.add.reduceat(values, starts[some], axis=0)
     return found
 
 

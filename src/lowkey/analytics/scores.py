@@ -69,6 +69,8 @@ class ScoreQuestion:
         The score above which the model raises an alarm; None takes ``middle``.
     groups : tuple of str
         Groups to compare, each as "column=value". All values of a column together cost as much accuracy as the whole.
+    share : float
+        About what part of the units has test rows: a public guess, by which it is told how much of a vector was cut.
     least : int
         Rows that a group must have, with a certainty of 97.5 % in view of the noise, to be shown.
     """
@@ -82,6 +84,7 @@ class ScoreQuestion:
     middle: float | None = None
     threshold: float | None = None
     groups: tuple[str, ...] = ()
+    share: float = 1.0
     least: int = 100
 
     def __post_init__(self) -> None:
@@ -92,6 +95,7 @@ class ScoreQuestion:
         for name, value in (("middle", self.middle), ("threshold", self.threshold)):
             if value is not None and not math.isfinite(value):
                 raise InvalidInput(f"{name} is {value}; it must be a number")
+        checks.fraction("share", self.share)
         checks.at_least("least", self.least, 1)
         for group in self.groups:
             if not all(group.partition("=")) or group.partition("=")[0] in ("score", "label"):
@@ -157,20 +161,21 @@ class ScoreQuestion:
     def read(self, total: Total) -> Answer:
         if total.value.shape != (self.length,):
             raise InvalidInput(f"the sum has shape {total.value.shape}; this question has {self.length} numbers")
-        per_client = max(total.units, 1)
-        cut = (max(0.0, total.value[-1]) + total.noise) / (_CUT * per_client) if total.units else 0.0
+        answering = max(total.units * self.share, 1.0)
+        cut = (max(0.0, total.value[-1]) + total.noise) / (_CUT * answering) if total.units else 0.0
         found = self._measured(total, 0, cut)
         estimates = {name: _estimate(values) for name, values in found.items() if values.ndim == 1}
+        estimates["auroc"] = _possible(estimates["auroc"])
         notes = [_MEANING]
         if estimates["positives"].low <= 0 or estimates["rows"].low <= estimates["positives"].high:
             notes.append("There are too few positives or negatives, in view of the noise, to judge the model.")
             estimates = {name: estimates[name] for name in ("rows", "positives")} | {"auroc": Estimate(0.5, 0.0, 1.0)}
-        elif estimates["auroc"].high - estimates["auroc"].low > _VAGUE:
+        elif is_vague(estimates["auroc"]):
             notes.append(
                 "The AUROC is hardly known: there is much noise, or nearly all scores lie in one or two bins, as those "
                 "of a model that has learned little do, or of one whose scores are far from the middle of the bins."
             )
-        if (share := max(0.0, total.value[-1]) / (_CUT * per_client)) > 0.01:
+        if (share := max(0.0, total.value[-1]) / (_CUT * answering)) > 0.01:
             notes.append(
                 f"{share:.0%} of what a {total.unit} had to send was cut, on average, so that large ones count less "
                 "than their rows: counts are too small, and intervals allow for other odds and slopes in what was cut."
@@ -219,7 +224,7 @@ class ScoreQuestion:
         inside = (risen * (np.cumsum(fallen, 2) - fallen / 2)).sum(2)
         below = np.cumsum(negative, 1) - negative
         positives, negatives = (np.maximum(part.sum(1), 1e-9) for part in (positive, negative))
-        auroc = np.clip((positive * (below + negative * inside)).sum(1) / (positives * negatives), 0, 1)
+        auroc = (positive * (below + negative * inside)).sum(1) / (positives * negatives)
         alarm = points > (self.centre if self.threshold is None else self.threshold) - self.centre
         found = np.clip((positive * (risen * alarm).sum(2)).sum(1) / positives, 0, 1)
         right = np.clip((negative * (fallen * ~alarm).sum(2)).sum(1) / negatives, 0, 1)
@@ -262,12 +267,14 @@ class ScoreQuestion:
         }
 
     def _compared(self, total: Total, cut: float) -> dict[str, list[Any]]:
-        """A row for each group; one that may be smaller than ``least`` has no figures."""
+        """A row for each group; one that may be smaller than ``least``, or is hardly known, has no figures."""
         table: dict[str, list[Any]] = {"group": list(self.groups)}
         for block in range(1, len(self.groups) + 1):
             found = self._measured(total, block, cut)
             rows, positives = _estimate(found["rows"]), _estimate(found["positives"])
-            shown = rows.low >= self.least and positives.low > 0 and rows.low > positives.high
+            known = not is_vague(_possible(_estimate(found["auroc"])))
+            found["auroc"] = np.clip(found["auroc"], 0, 1)
+            shown = rows.low >= self.least and positives.low > 0 and rows.low > positives.high and known
             for name in ("rows", "prevalence", "auroc", "sensitivity", "specificity"):
                 for column, (value,) in _columns(name, found[name][:, None]).items():
                     table.setdefault(column, []).append(value if shown else None)
@@ -322,6 +329,20 @@ def well_binned(question: ScoreQuestion, *, units: int, positives: float, noise:
     choices = [replace(question, bins=bins) for bins in range(4, 41, 2)]
     errors = [error_of(choice, units=units, positives=positives, noise=noise) for choice in choices]
     return [choice for choice, error in zip(choices, errors, strict=True) if error <= 1.2 * min(errors)][-1]
+
+
+def is_vague(auroc: Estimate) -> bool:
+    """Whether an AUROC is known so little that it should be compared with nothing."""
+    return auroc.high - auroc.low > _VAGUE
+
+
+def _possible(auroc: Estimate) -> Estimate:
+    """An AUROC between 0 and 1; 0.5 where it is hardly known, and anything where noise has left no possible one."""
+    if auroc.low > 1 or auroc.high < 0:
+        return Estimate(0.5, 0.0, 1.0)
+    value, low, high = (min(max(number, 0.0), 1.0) for number in (auroc.value, auroc.low, auroc.high))
+    found = Estimate(value, low, high)
+    return Estimate(min(max(0.5, low), high), low, high) if is_vague(found) else found
 
 
 def _estimate(values: _HIST) -> Estimate:

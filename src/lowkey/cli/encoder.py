@@ -78,19 +78,32 @@ def apply_encoder(
 
 
 @app.command("questions")
-def show_questions(schema: Schema, as_json: JsonOption = False) -> None:
-    """Print what must be asked before an encoder can be fitted, as tables [[questions]] for 'lowkey stats'."""
+def show_questions(
+    schema: Schema,
+    *,
+    source: Annotated[
+        Path | None,
+        typer.Option("--from", help="Run directory of 'lowkey stats' with the first answers: print what to ask next."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print what must be asked before an encoder can be fitted, as tables [[questions]] for 'lowkey stats'.
+
+    Where texts without a public list are asked for, ask twice: first for candidates, then, with --from, how many hold
+    each of them, so that none appears that only one has.
+    """
     import tomli_w
 
-    from lowkey.tabular import questions, read_schema
+    from lowkey.tabular import confirmations, questions, read_answers, read_schema
 
-    asked = questions(read_schema(schema))
+    plan = read_schema(schema)
+    asked = questions(plan) if source is None else confirmations(plan, read_answers(source / "answers.json"))
     if as_json:
         emit(asked)
     elif asked:
         typer.echo("\n".join(f"[[questions]]\n{tomli_w.dumps(question)}" for question in asked), nl=False)
     else:
-        typer.echo("# nothing to ask: everything is public")
+        typer.echo("# nothing to ask: everything is public" if source is None else "# nothing more to ask")
 
 
 @app.command("fit")
@@ -98,8 +111,12 @@ def fit_encoder(
     schema: Schema,
     *,
     out: Annotated[Path, typer.Option(help="File to write the encoder to.")] = Path("encoder.json"),
-    source: Annotated[
-        Path | None, typer.Option("--from", help="Run directory of 'lowkey stats': answers, and what they cost.")
+    sources: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--from",
+            help="Run directory of 'lowkey stats': answers, and what they cost. Repeat it for runs on one ledger.",
+        ),
     ] = None,
     answers: Annotated[Path | None, typer.Option(help="JSON file of answers, where there is no run directory.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="What the answers cost, ε.")] = None,
@@ -113,13 +130,15 @@ def fit_encoder(
     from lowkey.tabular import Cost, fit, read_answers, read_schema
 
     cost = Cost(epsilon=epsilon, delta=delta, unit=unit, run=run, ledger=ledger)
-    if source is not None:
+    files = [] if answers is None else [answers]
+    if sources:
         from lowkey.experiments import RunDirectory
 
         if answers is not None or cost != Cost(epsilon=None, delta=None):
             raise ConfigError("--from takes answers and costs from the run directory; leave out what says them again")
-        cost, answers = Cost(**RunDirectory.open(source).price()), source / "answers.json"
-    told = [] if answers is None else read_answers(answers)
+        last, *before = (RunDirectory.open(source) for source in reversed(sources))
+        cost, files = Cost(**last.price(*before)), [source / "answers.json" for source in sources]
+    told = [answer for file in files for answer in read_answers(file)]
     encoder = fit(read_schema(schema), told, cost)
     encoder.save(out)
     if as_json:

@@ -32,7 +32,13 @@ def stats(
     from lowkey.cli.run import deploy, simulate
     from lowkey.experiments import RunDirectory, load_config
 
-    changes = [*(assignments or []), "schedule.rounds=0", "schedule.calibration=0", "evaluation={}"]
+    changes = [
+        *(assignments or []),
+        "schedule.rounds=0",
+        "schedule.calibration=0",
+        "schedule.patience=0",
+        "evaluation={}",
+    ]
     config = load_config(preset, changes, nodes=nodes)
     directory = out or Path("runs") / f"{config.name.replace('/', '_')}-stats"
     start = simulate if nodes is None else deploy

@@ -206,6 +206,7 @@ class Config:
             model=to_record("model", task.model_settings, self.model),
             clients=self.federation.clients,
             seed=self.seed,
+            by_person=self.privacy is not None and self.privacy.unit == "person",
         )
 
     def complete(self) -> Config:
@@ -376,6 +377,8 @@ class Config:
             units = clients if privacy.persons is None else max(1, round(TEST_SHARE * privacy.persons))
             positives = units * question.rows * question.prevalence
             bins = well_binned(question, units=units, positives=positives, noise=noise).bins
+            if privacy.persons is not None:
+                return replace(settings, question={"share": TEST_SHARE, **settings.question, "bins": bins})
         return replace(settings, question={**settings.question, "bins": bins})
 
     def _averaging(self, schedule: Schedule, privacy: ClientPrivacy | None) -> Averaging:

@@ -239,20 +239,31 @@ class RunDirectory:
         """What clients have answered, in the order of the questions."""
         return [{"round": line["round"], **line["answer"]} for line in self.metrics() if "answer" in line]
 
-    def price(self) -> dict[str, Any]:
-        """What this run alone has cost, whatever others in its ledger have: the settings of a ``tabular.Cost``.
+    def price(self, *others: RunDirectory) -> dict[str, Any]:
+        """What this run has cost, with these others on its ledger if there are any: the settings of a ``tabular.Cost``.
 
         ε is None where none is promised: without privacy, or if secrets were replayed.
+
+        Raises
+        ------
+        RunError
+            If another run has a ledger of its own: nobody can know what both cost together.
         """
         from lowkey.privacy import claimed_epsilon
 
         privacy, known = self.config.privacy, self._environment()
-        found: dict[str, Any] = {"epsilon": None, "delta": None, "run": known["run"]}
+        runs = [known["run"], *(other._environment()["run"] for other in others)]
+        found: dict[str, Any] = {"epsilon": None, "delta": None, "run": ", ".join(runs)}
+        if any(other._environment().get("ledger") != known.get("ledger") for other in others):
+            raise RunError(
+                "these runs have ledgers of their own, so that nobody knows what they cost together; ask again with "
+                "one federation.ledger for all"
+            )
         if privacy is None:
             return found
         with Ledger.read(self._ledger_file) as ledger:
-            events = ledger.events_of(known["run"])
-        if events and self.claims_privacy:
+            events = [event for run in runs for event in ledger.events_of(run)]
+        if events and self.claims_privacy and all(other.claims_privacy for other in others):
             found |= {"epsilon": claimed_epsilon(events, privacy.delta), "delta": privacy.delta}
         return found | {"unit": privacy.protected, "ledger": known.get("ledger")}
 

@@ -15,7 +15,7 @@ from types import MappingProxyType
 import numpy as np
 
 from lowkey import checks
-from lowkey.analytics import Answer, Total
+from lowkey.analytics import Answer, Total, is_vague
 from lowkey.federation.aggregation import AGGREGATORS, Attempt, Outcome, Replies, Requests
 from lowkey.federation.records import RoundOutcome, RunState
 from lowkey.federation.schemes import Scheme
@@ -149,8 +149,8 @@ def _total(scheme: Scheme, summed: Outcome) -> Total:
 
 
 def _noted(scheme: Scheme, state: RunState, answer: Answer) -> State:
-    """What clients have found about the model so far: the AUROC of each evaluation."""
-    if not scheme.evaluated_by_clients or "auroc" not in answer.estimates:
+    """What clients have found about the model so far: the AUROC of each evaluation that says something about it."""
+    if not scheme.evaluated_by_clients or "auroc" not in answer.estimates or is_vague(answer.estimates["auroc"]):
         return state.evaluated
     value = answer.estimates["auroc"].value
     return {"values": np.append(state.evaluated.get("values", []), value).astype(np.float32)}

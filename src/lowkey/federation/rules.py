@@ -22,6 +22,8 @@ NOISE_OF_PERSONS = 0.6
 """The same where persons are the unit: they are many, so that more of what is learned is signal."""
 LARGEST_STEP = 8.5
 """How far the model may move in a round if all clients agree: beyond it the last steps overshoot."""
+LARGEST_STEP_OF_PERSONS = 17.0
+"""The same where persons are the unit, for a gradient of norm 1."""
 LEAST_ROUNDS = 60
 SAMPLED_ROUNDS = 200
 """Rounds that a sampled run has at least, besides those for a centre and for calibration."""
@@ -64,9 +66,15 @@ def rounds_by_rule(settings: ClientPrivacy, *, clients: int, calibration: int = 
 
 
 def rate_by_rule(privacy: ClientMechanism, rounds: int) -> float:
-    """The server's rate with which so many rounds of noise add up to κ in a score: κn/(s√T), in units of S."""
-    wanted = NOISE_OF_PERSONS if privacy.settings.unit == "person" else NOISE_IN_A_SCORE
-    return wanted / noise_in_a_score(privacy, rounds, rate=1.0)
+    """The server's rate with which so many rounds of noise add up to κ in a score, κn/(s√T), in units of S.
+
+    It is lower where few rounds or little noise would make steps that overshoot: at most 8.5; for persons, whose
+    gradients are not scaled up and become short near the optimum, 17·S.
+    """
+    by_person = privacy.settings.unit == "person"
+    wanted = NOISE_OF_PERSONS if by_person else NOISE_IN_A_SCORE
+    most = LARGEST_STEP_OF_PERSONS * privacy.settings.norm if by_person else LARGEST_STEP
+    return min(wanted / noise_in_a_score(privacy, rounds, rate=1.0), most)
 
 
 def noise_in_a_score(privacy: ClientMechanism, rounds: int, *, rate: float) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import logging
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -17,11 +19,17 @@ from lowkey.learning.flat import FlatModel
 from lowkey.learning.heads import RiskHead
 from lowkey.types import ClientId, FloatArray
 
+_log = logging.getLogger(__name__)
 _AT_ONCE = 4000  # rows whose vectors are made together
 
 
 class DataRespondent:
     """Satisfies :class:`lowkey.protocols.Respondent`.
+
+    Guarantees
+    ----------
+    Where persons are protected, what one person's rows are changes that person's vector and no other's: rows that the
+    question cannot use make it zeros, and the log of the client's own machine counts them.
 
     Parameters
     ----------
@@ -55,9 +63,23 @@ class DataRespondent:
                 f"its rows have no column {missing[0]!r}, which {question.name!r} asks about; they have "
                 f"{', '.join(columns)}"
             )
+        bad, units, reason = 0, 0, None
         for block in persons.blocks(_AT_ONCE):
             rows = {name: columns[name][block.rows] for name in question.columns}
-            yield question.vectors(rows, block.starts)
+            units += len(block.starts) - 1
+            try:
+                vectors = question.vectors(rows, block.starts)
+            except CannotContribute as error:
+                if self._units == "client":
+                    raise
+                vectors, unusable = _one_by_one(question, rows, block.starts)
+                bad, reason = bad + unusable, error
+            yield vectors
+        if bad:
+            _log.warning(
+                "%d of %d %s cannot answer %r and count as zeros, the first because %s",
+                bad, units, "persons" if self._units == "ids" else "rows", question.name, reason,
+            )  # fmt: skip
 
     def _columns(self, question: Question, client: ClientId) -> tuple[Columns, Persons]:
         if self._tables is None:
@@ -107,3 +129,15 @@ class DataRespondent:
             return Persons(np.arange(count), np.array([0, count]))
         targets = np.empty(count)
         return persons_of((targets, targets, ids), by_row=self._units == "rows")
+
+
+def _one_by_one(question: Question, rows: Columns, starts: NDArray[np.intp]) -> tuple[NDArray[np.float64], int]:
+    """Each unit's vector by itself, zeros where it has none, and how many have none."""
+    found, bad = np.zeros((len(starts) - 1, question.length)), 0
+    for unit, (first, end) in enumerate(itertools.pairwise(starts)):
+        own = {name: column[first:end] for name, column in rows.items()}
+        try:
+            found[unit] = question.vectors(own, np.array([0, end - first]))[0]
+        except CannotContribute:
+            bad += 1
+    return found, bad

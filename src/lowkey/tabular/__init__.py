@@ -15,14 +15,14 @@ from lowkey.tabular.schema import NumberPlan, Schema, TextPlan, read_schema
 if TYPE_CHECKING:
     from lowkey.tabular.applying import Encoded, apply
     from lowkey.tabular.blocks import Part, SparseRows, blocks_of, joined
-    from lowkey.tabular.fitting import fit, questions, read_answers
-    from lowkey.tabular.tables import labels_of, persons_of, raw_columns, read_table
+    from lowkey.tabular.fitting import confirmations, fit, questions, read_answers
+    from lowkey.tabular.tables import labels_of, persons_of, raw_columns, read_table, readable
 
 _HOMES = {
     "applying": ("Encoded", "apply"),
     "blocks": ("Part", "SparseRows", "blocks_of", "joined"),
-    "fitting": ("fit", "questions", "read_answers"),
-    "tables": ("labels_of", "persons_of", "raw_columns", "read_table"),
+    "fitting": ("confirmations", "fit", "questions", "read_answers"),
+    "tables": ("labels_of", "persons_of", "raw_columns", "read_table", "readable"),
 }
 __getattr__ = lazy_names(__name__, _HOMES)
 
@@ -43,6 +43,7 @@ __all__ = [
     "apply",
     "blocks_of",
     "bucket",
+    "confirmations",
     "fit",
     "joined",
     "labels_of",
@@ -53,4 +54,5 @@ __all__ = [
     "read_answers",
     "read_schema",
     "read_table",
+    "readable",
 ]

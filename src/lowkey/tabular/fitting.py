@@ -19,8 +19,8 @@ from lowkey.tabular.schema import NumberPlan, Plan, Schema, TextPlan
 LOW, MEDIAN, HIGH = 0.05, 0.5, 0.95
 """Quantiles that become limits and fill. Those nearer to the ends drown in noise sooner, and teach a model no more."""
 _MISSING = "missing fields"
-_CODES = 8
-"""How many codes of a row count in full."""
+_CODES, _HELD = 8, 16
+"""How many codes of a row, and of a unit, count in full."""
 
 
 def questions(schema: Schema) -> list[dict[str, Any]]:
@@ -45,6 +45,31 @@ def questions(schema: Schema) -> list[dict[str, Any]]:
             found.append({"kind": "codes", **about, **told})
     if unsure := [plan.name for plan in schema.columns if plan.missing == "ask"]:
         found.append({"kind": "missingness", "name": _MISSING, "of": unsure})
+    return found
+
+
+def confirmations(schema: Schema, answers: Iterable[Answer], *, delta: float = 1e-5) -> list[dict[str, Any]]:
+    """What must be asked next where texts without a public list were asked for: how many units hold each candidate.
+
+    Parameters
+    ----------
+    schema : Schema
+        What was asked for.
+    answers : iterable of Answer
+        To :func:`questions`.
+    delta : float
+        The chance that a text appears that a single unit holds.
+    """
+    known, found = {answer.question: answer for answer in answers}, list[dict[str, Any]]()
+    for plan in schema.columns:
+        if not isinstance(plan, TextPlan) or not plan.ask or plan.values:
+            continue
+        if _name(plan) not in known:
+            raise InvalidInput(f"the answers lack {_name(plan)!r}; ask all that the schema asks for first")
+        candidates = [code for (code,) in _table(known[_name(plan)], "candidates", "code")]
+        if candidates:
+            about = {"name": f"{_name(plan)} confirmed", "column": plan.name, "vocabulary": candidates}
+            found.append({"kind": "frequencies", **about, "among": "units", "most": _HELD, "delta": delta})
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import logging
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from lowkey.analytics import Columns
 from lowkey.errors import DataError
 
+_log = logging.getLogger(__name__)
 _YES, _NO = ("1", "1.0", "true", "yes"), ("0", "0.0", "false", "no")
 
 
@@ -114,12 +116,48 @@ def raw_columns(table: pl.DataFrame, fields: Iterable[Field], missing: Iterable[
     return found
 
 
+def readable(
+    table: pl.DataFrame, fields: Iterable[Field], missing: Iterable[str], *, label: str, person: str | None
+) -> pl.DataFrame:
+    """The table without persons (or, without ids, rows) that have a field which cannot be read, and rows of nobody.
+
+    For where persons are protected: a field of one person must not keep a hospital's other persons out. The log of
+    this machine counts what was left out. A table of which nothing would be left comes back as it is, so that whoever
+    reads on says what is wrong with it.
+    """
+    fields, missing = list(fields), list(missing)
+    columns = [column_of(table, field.name) for field in fields]
+    bad = ~_is_outcome(_outcomes(table, label, missing))
+    for field, column in zip(fields, columns, strict=True):
+        if field.kind == "number" and not _holds_numbers(column):
+            bad |= _unread(_texts(column, field.name, missing, quoted=True))
+    ids = None
+    if person is not None:
+        ids = _texts(column_of(table, person), person, missing)
+        bad |= ids.is_null() | ids.is_in(ids.filter(bad & ids.is_not_null()).unique().to_list()).fill_null(value=False)
+    if bad.all():
+        return table
+    if bad.any():
+        who = f"{int(bad.sum())} of {len(table)} rows"
+        if ids is not None:
+            who += f", of {ids.filter(bad).drop_nulls().n_unique()} persons,"
+        _log.warning("%s are left out: a field of theirs cannot be read; 'lowkey encoder apply' says which", who)
+    return table.filter(~bad)
+
+
 def labels_of(table: pl.DataFrame, name: str, missing: Iterable[str]) -> NDArray[np.float32]:
     """A column of outcomes: 1 or 0, true or false, yes or no; every row must have one."""
-    texts = _texts(column_of(table, name), name, missing, quoted=True).str.to_lowercase()
-    happened, did_not = texts.is_in(_YES), texts.is_in(_NO)
-    _require(~(happened | did_not).fill_null(value=False), name, "no outcome", "write 0 or 1")
-    return happened.to_numpy().astype(np.float32)
+    texts = _outcomes(table, name, missing)
+    _require(~_is_outcome(texts), name, "no outcome", "write 0 or 1")
+    return texts.is_in(_YES).to_numpy().astype(np.float32)
+
+
+def _outcomes(table: pl.DataFrame, name: str, missing: Iterable[str]) -> pl.Series:
+    return _texts(column_of(table, name), name, missing, quoted=True).str.to_lowercase()
+
+
+def _is_outcome(texts: pl.Series) -> pl.Series:
+    return texts.is_in([*_YES, *_NO]).fill_null(value=False)
 
 
 def persons_of(table: pl.DataFrame, name: str, missing: Iterable[str]) -> NDArray[np.str_]:
@@ -130,12 +168,20 @@ def persons_of(table: pl.DataFrame, name: str, missing: Iterable[str]) -> NDArra
 
 
 def _numbers(column: pl.Series, name: str, missing: Iterable[str]) -> pl.Series:
-    if column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.Null):
+    if _holds_numbers(column):
         return column.cast(pl.Float64).fill_nan(None)
     texts = _texts(column, name, missing, quoted=True)
-    values = texts.cast(pl.Float64, strict=False)
-    _require(values.is_null() & texts.is_not_null(), name, "no number", "write 12.5, or leave the field empty")
-    return values.fill_nan(None)
+    _require(_unread(texts), name, "no number", "write 12.5, or leave the field empty")
+    return texts.cast(pl.Float64, strict=False).fill_nan(None)
+
+
+def _holds_numbers(column: pl.Series) -> bool:
+    return column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.Null)
+
+
+def _unread(texts: pl.Series) -> pl.Series:
+    """Where there is a text that is no number."""
+    return texts.cast(pl.Float64, strict=False).is_null() & texts.is_not_null()
 
 
 def _texts(column: pl.Series, name: str, missing: Iterable[str], *, quoted: bool = False) -> pl.Series:

@@ -51,12 +51,16 @@ class Study:
         Number of clients.
     seed : int
         Names reproducible choices, such as first weights and who holds which example.
+    by_person : bool
+        Whether persons at the clients are protected, and not clients: then a person's rows must not keep those of
+        others out.
     """
 
     data: Any = field(default_factory=NoSettings)
     model: Any = field(default_factory=NoSettings)
     clients: int = 1
     seed: int = 0
+    by_person: bool = False
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from lowkey.errors import ConfigError
 from lowkey.learning import ClientDatasets, Examples, Objective, RiskHead, logistic_loss, rare_event_metrics
 from lowkey.tabular import (
-    Encoded,
     Encoder,
+    Schema,
     apply,
     labels_of,
     load_encoder,
@@ -23,6 +24,7 @@ from lowkey.tabular import (
     raw_columns,
     read_schema,
     read_table,
+    readable,
 )
 from lowkey.tasks.table import TableSettings
 from lowkey.tasks.task import ClientTables, NodeSettings, Study, Table, client_of
@@ -65,7 +67,7 @@ def test(study: Study) -> Examples | None:
     """The server's own table, if it has one."""
     if study.data.test is None:
         return None
-    found = _encoded(study.data, study.data.test)
+    found = apply(_encoder(study.data), study.data.test, label=study.data.label, person=study.data.person)
     return found.rows, found.labels
 
 
@@ -131,7 +133,8 @@ def _table_at(study: Study, node: NodeSettings) -> str:
 
 
 def _side(study: Study, table: str, *, tested: bool) -> Examples:
-    found = _encoded(study.data, table)
+    data, encoder = study.data, _encoder(study.data)
+    found = apply(encoder, _read(study, table, encoder), label=data.label, person=data.person)
     chosen = np.flatnonzero(_tested(study, found.rows.shape[0], found.persons) == tested)
     assert found.labels is not None
     examples = found.rows[chosen], found.labels[chosen]
@@ -140,7 +143,8 @@ def _side(study: Study, table: str, *, tested: bool) -> Examples:
 
 def _test_side(study: Study, table: str) -> Examples:
     rows, labels, *persons = _side(study, table, tested=True)
-    frame, encoder = read_table(table), _encoder(study.data)
+    encoder = _encoder(study.data)
+    frame = _read(study, table, encoder)
     ids = None if study.data.person is None else persons_of(frame, study.data.person, encoder.missing)
     chosen = np.flatnonzero(_tested(study, len(frame), ids))
     categories = [column for column in encoder.columns if column.kind == "category"]
@@ -154,8 +158,9 @@ def _tested(study: Study, rows: int, persons: NDArray[np.str_] | None) -> NDArra
 
 
 def _raw(study: Study, table: str) -> Table:
-    data, frame = study.data, read_table(table)
+    data = study.data
     plan = _encoder(data) if data.schema is None else read_schema(_find(data.schema))
+    frame = _read(study, table, plan)
     persons = None if data.person is None else persons_of(frame, data.person, plan.missing)
     kept = np.flatnonzero(~_tested(study, len(frame), persons))
     columns = {
@@ -165,8 +170,12 @@ def _raw(study: Study, table: str) -> Table:
     return Table({name: values[kept] for name, values in columns.items()}, None if persons is None else persons[kept])
 
 
-def _encoded(data: TableSettings, table: str) -> Encoded:
-    return apply(_encoder(data), table, label=data.label, person=data.person)
+def _read(study: Study, table: str, plan: Encoder | Schema) -> pl.DataFrame:
+    """A client's table; where persons are protected, without those of whom something cannot be read."""
+    frame, data = read_table(table), study.data
+    if not study.by_person:
+        return frame
+    return readable(frame, plan.columns, plan.missing, label=data.label, person=data.person)
 
 
 def _encoder(data: TableSettings) -> Encoder:
