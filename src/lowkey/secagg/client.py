@@ -7,7 +7,7 @@ to send. A state is a value: keep only the newest, in memory or as ``encode(Memb
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
@@ -38,10 +38,12 @@ from lowkey.secagg.messages import (
     Masked,
     Revealed,
     SealedShares,
+    Voucher,
     adverts_digest,
     commit,
     is_genuine_advert,
     is_genuine_confirmation,
+    is_vouched,
     seed_digest,
     sign_advert,
     sign_revealed,
@@ -50,7 +52,7 @@ from lowkey.secagg.messages import (
     sign_view,
     view_digest,
 )
-from lowkey.secagg.session import Session, is_ascending
+from lowkey.secagg.session import DRAW_BYTES, Session, is_ascending
 from lowkey.types import ClientId, Words
 
 _log = logging.getLogger(__name__)
@@ -86,6 +88,7 @@ class MemberState:
     shares: dict[ClientId, bytes] = field(default_factory=dict, repr=False)
     mask_keys: dict[ClientId, bytes] = field(default_factory=dict, repr=False)
     adverts: bytes = b""
+    owners: tuple[ClientId, ...] = ()
     advertisers: tuple[ClientId, ...] = ()
     sharers: tuple[ClientId, ...] = ()
     survivors: tuple[ClientId, ...] = ()
@@ -113,7 +116,9 @@ def advertise(session: Session, identity: Identity, source: BitSource) -> tuple[
     if identity.client not in session:
         raise InvalidInput(f"client {identity.client} is not on the roster of this session")
     sealing_secret, mask_secret, seed = (random_bytes(source, KEY_BYTES) for _ in range(3))
-    advert = sign_advert(session, identity, public_key(sealing_secret), public_key(mask_secret), seed_digest(seed))
+    draw = random_bytes(source, DRAW_BYTES) if session.graph == "random" else b""
+    keys = public_key(sealing_secret), public_key(mask_secret)
+    advert = sign_advert(session, identity, *keys, seed_digest(seed), draw)
     state = MemberState(
         session=session, advert=advert, sealing_secret=sealing_secret, mask_secret=mask_secret, seed=seed
     )
@@ -121,33 +126,33 @@ def advertise(session: Session, identity: Identity, source: BitSource) -> tuple[
 
 
 def share(
-    state: MemberState, adverts: Sequence[Advert], verify_keys: VerifyKeys, identity: Identity, source: BitSource
+    state: MemberState,
+    advertisers: Sequence[ClientId],
+    adverts: Sequence[Advert],
+    verify_keys: VerifyKeys,
+    identity: Identity,
+    source: BitSource,
 ) -> tuple[MemberState, SealedShares]:
-    """Stage 1: check everyone's adverts, and give each neighbour a sealed share of both secrets, and a commitment.
+    """Stage 1: check the adverts of all to whom it is joined; give its holders sealed shares and commitments.
+
+    Parameters
+    ----------
+    advertisers : sequence of ClientId
+        Everybody who goes on, this member included.
+    adverts : sequence of Advert
+        Of this member's holders among them, and of those that have drawn it, in order of sender.
 
     Guarantees
     ----------
-    The member continues only with at least ``min_survivors`` distinct members of the roster, all enrolled, all of whom
-    signed for an equal session, this client's own advert unchanged among them. Keys of neighbours with which no secret
-    can be agreed on are refused here, before privacy is spent.
+    The member continues only with at least ``min_survivors`` distinct members of the roster, and with all its holders
+    among them, all enrolled, all of whom signed for an equal session. Keys with which no secret can be agreed on are
+    refused here, before privacy is spent.
     """
     _require_stage(state, Stage.ADVERTISED)
-    session, me = state.session, state.me
-    advertisers = tuple(advert.sender for advert in adverts)
+    session, me, advertisers = state.session, state.me, tuple(advertisers)
     _require_members("adverts", advertisers, session.roster, session, me)
-    for advert in adverts:
-        if not is_genuine_advert(session, advert, verify_keys):
-            raise ProtocolViolation(
-                f"the advert of client {advert.sender} is not signed by an enrolled member for this session"
-            )
-    if adverts[advertisers.index(me)] != state.advert:
-        raise ProtocolViolation(f"the advert of client {me} is not the one it sent")
-
-    points = session.neighbours_of(me)
-    present = {advert.sender: advert for advert in adverts if advert.sender in points}
-    for peer, advert in present.items():
-        if not is_usable(advert.mask_key):  # here, because ``mask`` comes after privacy is spent
-            raise ProtocolViolation(f"the mask key of client {peer} is unusable; leave this attempt")
+    points, owners = _require_peers(state, advertisers, adverts, verify_keys)
+    present = {advert.sender: advert for advert in adverts}
     own = agreement_key(state.sealing_secret)
     keys = {peer: pair_key(session, b"seal", own, me, present[peer].sealing_key, peer) for peer in present}
     seed_shares, mask_shares = (
@@ -155,17 +160,18 @@ def share(
         for secret in (state.seed, state.mask_secret)
     )
     sealed, commitments = {}, {}
-    for peer, key in keys.items():
+    for peer in sorted(points.keys() & present.keys()):
         both = seed_shares[points[peer]] + mask_shares[points[peer]]
-        sealed[peer] = seal(session, key, me, peer, random_bytes(source, NONCE_BYTES), both)
+        sealed[peer] = seal(session, keys[peer], me, peer, random_bytes(source, NONCE_BYTES), both)
         commitments[peer] = _commit_both(both)
     after = replace(
         state,
         stage=Stage.SHARED,
         sealing_secret=b"",
-        sealing_keys=keys,
+        sealing_keys={peer: keys[peer] for peer in owners},
         mask_keys={peer: advert.mask_key for peer, advert in present.items()},
         adverts=adverts_digest(adverts),
+        owners=owners,
         advertisers=advertisers,
     )
     return after, sign_shares(session, identity, sealed, commitments)
@@ -175,11 +181,11 @@ def check_delivery(state: MemberState, delivery: Delivery) -> None:
     """Before stage 2: refuse what ``mask`` would refuse, at no cost. Call it before privacy is spent."""
     _require_stage(state, Stage.SHARED)
     _require_members("sharers", delivery.sharers, state.advertisers, state.session, state.me)
-    peers = _peers(state, delivery)
-    if not sorted(delivery.sealed) == sorted(delivery.commitments) == peers:
+    owners = _owners(state, delivery)
+    if not sorted(delivery.sealed) == sorted(delivery.commitments) == owners:
         raise ProtocolViolation(
-            f"client {state.me} got shares from clients that are not its {len(peers)} neighbours; it leaves this "
-            "attempt"
+            f"client {state.me} got shares from others than the {len(owners)} clients that share their secrets with it; "
+            "it leaves this attempt"
         )
 
 
@@ -208,7 +214,7 @@ def mask(
     _require_vector(vector, session)
     opened = {
         peer: unseal(session, state.sealing_keys[peer], peer, me, delivery.sealed[peer])
-        for peer in _peers(state, delivery)
+        for peer in _owners(state, delivery)
     }
     shares = {
         peer: both
@@ -224,8 +230,8 @@ def mask(
     after = replace(
         state, stage=Stage.MASKED, mask_secret=b"", seed=b"", sealing_keys={}, shares=shares, sharers=delivery.sharers
     )  # fmt: skip
-    told = view_digest(state.adverts, delivery.sharers, ())
-    return after, masked, sign_vector(session, identity, told, masked, proof)
+    told = view_digest(state.advertisers, delivery.sharers, ())
+    return after, masked, sign_vector(session, identity, told, state.adverts, masked, proof)
 
 
 def blinding(state: MemberState, delivery: Delivery) -> int:
@@ -241,16 +247,17 @@ def blinding(state: MemberState, delivery: Delivery) -> int:
     return scalar_mask(add=added, subtract=subtracted)
 
 
-def _peers(state: MemberState, delivery: Delivery) -> list[ClientId]:
-    """The neighbours whose shares are in a delivery."""
-    return [peer for peer in delivery.sharers if peer in state.mask_keys]
+def _owners(state: MemberState, delivery: Delivery) -> list[ClientId]:
+    """The members whose shares are in a delivery."""
+    sharers = set(delivery.sharers)
+    return [owner for owner in state.owners if owner in sharers]
 
 
 def _mask_keys(state: MemberState, delivery: Delivery) -> tuple[list[bytes], list[bytes]]:
     """Keys of the masks that this member adds and subtracts."""
     session, me = state.session, state.me
     own = agreement_key(state.mask_secret)
-    peers = _peers(state, delivery)
+    peers = state.mask_keys.keys() & set(delivery.sharers)
     keys = {peer: pair_key(session, b"mask", own, me, state.mask_keys[peer], peer) for peer in peers}
     added = [self_key(session, me, state.seed), *(keys[peer] for peer in peers if me < peer)]
     return added, [keys[peer] for peer in peers if me > peer]
@@ -266,24 +273,29 @@ def confirm(state: MemberState, survivors: Sequence[ClientId], identity: Identit
     _require_stage(state, Stage.MASKED)
     survivors = tuple(survivors)
     _require_members("survivors", survivors, state.sharers, state.session, state.me)
-    view = view_digest(state.adverts, state.sharers, survivors)
+    view = view_digest(state.advertisers, state.sharers, survivors)
     return replace(state, stage=Stage.CONFIRMED, survivors=survivors), sign_view(state.session, identity, view)
 
 
 def reveal(
-    state: MemberState, confirmations: Iterable[Confirmation], verify_keys: VerifyKeys, identity: Identity
+    state: MemberState,
+    confirmations: Iterable[Confirmation],
+    verify_keys: VerifyKeys,
+    identity: Identity,
+    vouchers: Mapping[ClientId, Voucher] | None = None,
 ) -> tuple[MemberState, Revealed]:
     """Stage 4: once enough members confirm the same list, reveal the shares that unmask the sum, and forget them.
 
     Guarantees
     ----------
-    The member reveals one share for each neighbour: of its seed if the neighbour survived, of its mask secret if it did
-    not. It never reveals both, and nothing unless at least ``min_survivors`` survivors signed the very view that this
-    member signed.
+    The member reveals one share for each owner: of its seed if the owner survived, of its mask secret if it did not.
+    It never reveals both, and nothing unless at least ``min_survivors`` survivors signed the very view that this
+    member signed. In a random graph, it reveals nothing of a survivor without a voucher that this one masked under the
+    same lists of advertisers and sharers.
     """
     _require_stage(state, Stage.CONFIRMED)
     session = state.session
-    view = view_digest(state.adverts, state.sharers, state.survivors)
+    view = view_digest(state.advertisers, state.sharers, state.survivors)
     survivors, confirmed = set(state.survivors), set()
     for confirmation in confirmations:
         if confirmation.sender not in survivors or not is_genuine_confirmation(
@@ -295,13 +307,49 @@ def reveal(
         raise ProtocolViolation(
             f"{len(confirmed)} members confirm the survivors; at least {session.min_survivors} must"
         )
+    agreed = survivors
+    if session.graph == "random":
+        told, shown = view_digest(state.advertisers, state.sharers, ()), vouchers or {}
+        agreed = {
+            peer
+            for peer in survivors & shown.keys() & state.shares.keys()
+            if is_vouched(session, peer, told, shown[peer], verify_keys)
+        }
     revealed = sign_revealed(
         session,
         identity,
-        seed_shares={peer: both[: shamir.SHARE_BYTES] for peer, both in state.shares.items() if peer in survivors},
+        seed_shares={peer: both[: shamir.SHARE_BYTES] for peer, both in state.shares.items() if peer in agreed},
         mask_shares={peer: both[shamir.SHARE_BYTES :] for peer, both in state.shares.items() if peer not in survivors},
     )
     return replace(state, stage=Stage.FINISHED, shares={}), revealed
+
+
+def _require_peers(
+    state: MemberState, advertisers: tuple[ClientId, ...], adverts: Sequence[Advert], verify_keys: VerifyKeys
+) -> tuple[dict[ClientId, int], tuple[ClientId, ...]]:
+    """Holders of this member's shares, with points, and those whose shares it holds; or refuse the adverts."""
+    session, me = state.session, state.me
+    points = session.holders_of(me, state.advert.draw)
+    senders, known, owners = tuple(advert.sender for advert in adverts), set(advertisers), list[ClientId]()
+    if not is_ascending(senders) or me in senders or not set(senders) <= known:
+        raise ProtocolViolation("adverts must come from distinct, known other members in ascending order")
+    for advert in adverts:
+        peer = advert.sender
+        if not is_genuine_advert(session, advert, verify_keys):
+            raise ProtocolViolation(f"the advert of client {peer} is not signed by an enrolled member for this session")
+        if not is_usable(advert.mask_key):  # here, because ``mask`` comes after privacy is spent
+            raise ProtocolViolation(f"the mask key of client {peer} is unusable; leave this attempt")
+        if me in session.holders_of(peer, advert.draw):
+            owners.append(peer)
+        elif peer not in points:
+            raise ProtocolViolation(f"client {peer} is not joined to client {me}; check the server")
+    missing = (points.keys() & known) - set(senders)
+    if missing or len(points.keys() & known) < session.shares_needed:
+        raise ProtocolViolation(
+            f"client {me} is shown the adverts of {len(points.keys() & set(senders))} of its "
+            f"{len(points.keys() & known)} holders that advertised, of which at least {session.shares_needed} are needed"
+        )
+    return points, tuple(owners)
 
 
 def _commit_both(both: bytes) -> bytes:

@@ -16,27 +16,40 @@ from typing import NamedTuple
 from lowkey.errors import InvalidInput
 from lowkey.secagg.encoding import encode
 from lowkey.secagg.keys import KEY_BYTES, NONCE_BYTES, TAG_BYTES, Identity, VerifyKeys, is_signed_by
-from lowkey.secagg.session import VERSION, Session, be32
+from lowkey.secagg.session import DRAW_BYTES, VERSION, Session, be32
 from lowkey.secagg.shamir import SHARE_BYTES
 from lowkey.types import ClientId, Words
 
 SIGNATURE_BYTES = 64
+COMMITMENT_BYTES = 16
+"""Whoever gives false shares would have to find a second one with the same digest; they can do no more than fail a round."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Advert:
-    """Stage 0, member to all: fresh public keys, and the digest of the seed of its own mask."""
+    """Stage 0, member to those it is joined with: fresh public keys, and the digest of the seed of its own mask.
+
+    In a random graph, ``draw`` says who will hold shares of its secrets; otherwise it is empty.
+    """
 
     sender: ClientId
     sealing_key: bytes
     mask_key: bytes
     seed_digest: bytes
+    draw: bytes = b""
     signature: bytes
 
     def __post_init__(self) -> None:
         sizes = [len(self.sealing_key), len(self.mask_key), len(self.seed_digest), len(self.signature)]
-        if sizes != [KEY_BYTES, KEY_BYTES, 32, SIGNATURE_BYTES]:
-            raise InvalidInput(f"an advert has fields of {sizes} bytes; they must have 32, 32, 32 and 64")
+        if sizes != [KEY_BYTES, KEY_BYTES, 32, SIGNATURE_BYTES] or len(self.draw) not in (0, DRAW_BYTES):
+            raise InvalidInput(
+                f"an advert has fields of {[*sizes, len(self.draw)]} bytes; they must have 32, 32, 32, 64, and 0 or 16"
+            )
+
+    @property
+    def content(self) -> bytes:
+        """What is signed."""
+        return self.sealing_key + self.mask_key + self.seed_digest + self.draw
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +86,17 @@ class Masked:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Voucher:
+    """Stage 4, server to holders, in a random graph: that a member masked under the list of sharers they know.
+
+    Digest of its vector, and its signature under that and under what it was told.
+    """
+
+    content: bytes
+    signature: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
 class Confirmation:
     """Stage 3, member to all: its signature under what it was told about adverts, sharers and survivors."""
 
@@ -93,20 +117,27 @@ class Revealed:
 
 
 class Examples(NamedTuple):
-    """One message of each kind, as long as they are when nobody drops out, and empty of meaning."""
+    """One message of each kind, as long as they are when nobody drops out, and empty of meaning.
+
+    ``peers`` is with how many others a member masks, on average, and so of how many it gets the adverts.
+    """
 
     advert: Advert
+    peers: int
     shares: SealedShares
     delivery: Delivery
     masked: Masked
     confirmation: Confirmation
+    vouchers: dict[ClientId, Voucher]
     revealed: Revealed
 
 
 def example_messages(session: Session) -> Examples:
     """Messages of the size that those of a session have, to count bytes before there are any."""
     signature, member = bytes(SIGNATURE_BYTES), session.roster[0]
-    peers = sorted(session.neighbours_of(member))
+    random = session.graph == "random"
+    peers = sorted(session.holders_of(member))
+    voucher = Voucher(content=bytes(32), signature=signature)
     sealed = dict.fromkeys(peers, bytes(NONCE_BYTES + 2 * SHARE_BYTES + TAG_BYTES))
     commitments = dict.fromkeys(peers, 2 * commit(b""))
     return Examples(
@@ -115,18 +146,21 @@ def example_messages(session: Session) -> Examples:
             sealing_key=bytes(KEY_BYTES),
             mask_key=bytes(KEY_BYTES),
             seed_digest=seed_digest(b""),
+            draw=bytes(DRAW_BYTES if random else 0),
             signature=signature,
         ),
+        peers=len(peers) if not random else round(len(peers) * (2 - len(peers) / (session.members - 1))),
         shares=SealedShares(sealed=sealed, commitments=commitments, signature=signature),
         delivery=Delivery(sharers=session.roster, sealed=sealed, commitments=commitments),
         masked=Masked(signature=signature),
         confirmation=Confirmation(sender=member, signature=signature),
+        vouchers=dict.fromkeys(peers, voucher) if random else {},
         revealed=Revealed(seed_shares=dict.fromkeys(peers, bytes(SHARE_BYTES)), mask_shares={}, signature=signature),
     )
 
 
 def sign_advert(
-    session: Session, identity: Identity, sealing_key: bytes, mask_key: bytes, seed_digest: bytes
+    session: Session, identity: Identity, sealing_key: bytes, mask_key: bytes, seed_digest: bytes, draw: bytes = b""
 ) -> Advert:
     """An advert that is valid in this session only."""
     return Advert(
@@ -134,14 +168,16 @@ def sign_advert(
         sealing_key=sealing_key,
         mask_key=mask_key,
         seed_digest=seed_digest,
-        signature=_sign(session, b"advert", identity, sealing_key + mask_key + seed_digest),
+        draw=draw,
+        signature=_sign(session, b"advert", identity, sealing_key + mask_key + seed_digest + draw),
     )
 
 
 def is_genuine_advert(session: Session, advert: Advert, verify_keys: VerifyKeys) -> bool:
     """Whether an enrolled member of the roster signed the advert for exactly this session."""
-    content = advert.sealing_key + advert.mask_key + advert.seed_digest
-    return _is_genuine(session, b"advert", advert.sender, content, advert.signature, verify_keys)
+    if len(advert.draw) != (DRAW_BYTES if session.graph == "random" else 0):
+        return False
+    return _is_genuine(session, b"advert", advert.sender, advert.content, advert.signature, verify_keys)
 
 
 def sign_shares(
@@ -158,17 +194,34 @@ def are_genuine_shares(session: Session, sender: ClientId, shares: SealedShares,
     return _is_genuine(session, b"shares", sender, content, shares.signature, verify_keys)
 
 
-def sign_vector(session: Session, identity: Identity, told: bytes, masked: Words, proof: bytes = b"") -> Masked:
-    """A signature under a masked vector, a proof about it, and what the member was told: a view without survivors."""
-    return Masked(signature=_sign(session, b"vector", identity, told + _numbers(masked) + proof), proof=proof)
+def sign_vector(
+    session: Session, identity: Identity, told: bytes, adverts: bytes, masked: Words, proof: bytes = b""
+) -> Masked:
+    """A signature under a masked vector, a proof about it, and what the member was told.
+
+    That is: a view without survivors, which is the same for all, and the digest of the adverts that it was shown.
+    """
+    content = told + _vector_digest(adverts, masked, proof)
+    return Masked(signature=_sign(session, b"vector", identity, content), proof=proof)
 
 
-def is_genuine_vector(
-    session: Session, sender: ClientId, told: bytes, masked: Words, message: Masked, verify_keys: VerifyKeys
-) -> bool:
-    """Whether the sender signed this vector for exactly this session, and was told exactly this."""
-    content = told + _numbers(masked) + message.proof
-    return _is_genuine(session, b"vector", sender, content, message.signature, verify_keys)
+def vouch(
+    session: Session,
+    sender: ClientId,
+    told: bytes,
+    adverts: bytes,
+    masked: Words,
+    message: Masked,
+    verify_keys: VerifyKeys,
+) -> Voucher | None:
+    """What others may be shown of a signed vector; None if its sender did not sign it, or was told anything else."""
+    voucher = Voucher(content=_vector_digest(adverts, masked, message.proof), signature=message.signature)
+    return voucher if is_vouched(session, sender, told, voucher, verify_keys) else None
+
+
+def is_vouched(session: Session, sender: ClientId, told: bytes, voucher: Voucher, verify_keys: VerifyKeys) -> bool:
+    """Whether the sender signed a vector for exactly this session, and masked it under exactly this view."""
+    return _is_genuine(session, b"vector", sender, told + voucher.content, voucher.signature, verify_keys)
 
 
 def sign_view(session: Session, identity: Identity, view: bytes) -> Confirmation:
@@ -196,20 +249,22 @@ def is_genuine_revealed(session: Session, sender: ClientId, revealed: Revealed, 
 
 
 def commit(share: bytes) -> bytes:
-    """Digest of a share. It tells nothing about a share that one cannot guess, and fits no other share."""
-    return hashlib.sha256(b"share|" + share).digest()
+    """Digest of a share. It tells nothing about a share that one cannot guess, and fits no other that one can find."""
+    return hashlib.sha256(b"share|" + share).digest()[:COMMITMENT_BYTES]
 
 
 def adverts_digest(adverts: Sequence[Advert]) -> bytes:
-    """32 bytes that stand for a list of adverts; every field has a fixed size, so no two lists look alike."""
-    fields = (be32(a.sender) + a.sealing_key + a.mask_key + a.seed_digest + a.signature for a in adverts)
+    """32 bytes that stand for a list of adverts; in one session all have one size, so no two lists look alike."""
+    fields = (be32(a.sender) + a.content + a.signature for a in adverts)
     return hashlib.sha256(b"".join(fields)).digest()
 
 
-def view_digest(adverts: bytes, sharers: Sequence[ClientId], survivors: Sequence[ClientId]) -> bytes:
-    """What a member was told: digest of the adverts, who delivered shares, whose vectors are in the sum (if known)."""
-    told = adverts + be32(len(sharers), *sharers) + be32(len(survivors), *survivors)
-    return hashlib.sha256(told).digest()
+def view_digest(
+    advertisers: Sequence[ClientId], sharers: Sequence[ClientId], survivors: Sequence[ClientId]
+) -> bytes:
+    """What a member was told: who advertised, who delivered shares, whose vectors are in the sum (if known)."""
+    lists = (be32(len(ids), *ids) for ids in (advertisers, sharers, survivors))
+    return hashlib.sha256(b"".join(lists)).digest()
 
 
 def seed_digest(seed: bytes) -> bytes:
@@ -222,9 +277,9 @@ def _both(first: dict[ClientId, bytes], second: dict[ClientId, bytes]) -> bytes:
     return encode(dict[ClientId, bytes], first) + encode(dict[ClientId, bytes], second)
 
 
-def _numbers(vector: Words) -> bytes:
-    """A vector as four little-endian bytes for each number: one way to write it, however it is packed on the wire."""
-    return vector.astype("<u4", copy=False).tobytes()
+def _vector_digest(adverts: bytes, vector: Words, proof: bytes) -> bytes:
+    """A vector counts as four little-endian bytes for each number, however it is packed on the wire."""
+    return hashlib.sha256(adverts + vector.astype("<u4", copy=False).tobytes() + proof).digest()
 
 
 def _sign(session: Session, step: bytes, identity: Identity, content: bytes) -> bytes:

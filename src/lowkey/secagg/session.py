@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import struct
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 
 from lowkey import checks
 from lowkey.errors import InvalidInput
+from lowkey.graphs import OPENED_FAILURE, allowed_shares, smallest_min_survivors, trapped
 from lowkey.secagg.encoding import encode
 from lowkey.types import ClientId
 
-VERSION = b"lowkey/secagg/v2"
-"""In every signature; a new one whenever messages or what is signed change. (v2: all messages are signed.)"""
+VERSION = b"lowkey/secagg/v3"
+"""In every signature; a new one whenever messages or what is signed change. (v3: views name members, not adverts.)"""
 ID_LIMIT = 2**32
-USUAL_NEIGHBOURS = 32
-"""Just enough for 10 dropouts and 10 colluders among 100 members; more are taken when the thresholds ask for it."""
+DRAW_BYTES = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,10 +40,13 @@ class Session:
         t, the least number of members whose vectors make a sum, at least ⌊2M/3⌋ + 1.
     colluders : int
         c, how many members may share all they know with the server.
+    graph : str
+        "worst-case" or "random": who holds shares of a member's secrets. Members mask with those, and with the members
+        whose shares they hold.
     neighbours : int
-        k, how many others each member masks with: even, or M - 1 for everyone.
+        k, how many others hold shares of each member's secrets. In the worst-case graph even, or M - 1 for everyone.
     shares_needed : int
-        T, how many of its k neighbours together can recover a member's secret.
+        T, how many of its k holders together can recover a member's secret.
     bits : int
         b, width of the numbers, 8 to 32; sums are taken modulo 2^b.
     length : int
@@ -53,7 +57,9 @@ class Session:
     Guarantees
     ----------
     A server that may lie, together with at most c members, learns of the honest members' vectors nothing but one sum
-    over at least t - c of them. Member i of the sorted roster is joined to i ± 1 … i ± k/2 (mod M): the graph of
+    over at least t - c of them.
+
+    *worst-case*: member i of the sorted roster is joined to i ± 1 … i ± k/2 (mod M): the graph of
     Harary (1962), which stays connected when any k - 1 members are taken away. With at most M - t dropouts,
 
     * recovery, T ≤ k - (M - t): enough neighbours of each member are left to recover its secret;
@@ -64,6 +70,12 @@ class Session:
     The first two imply k > 2(M - t) + c and so the third; and, as k < M, that c < 2t - M: two lists of survivors
     cannot both be signed by t members. A member that was shown other lists than those who sign counts as dropped, and
     still has an honest neighbour that is on its list. All this holds in the worst case, not with high probability.
+
+    *random*: each member draws its k holders itself, after the colluders are chosen and the roster is fixed. But for
+    a chance of 2⁻⁶⁴, no set of at most half of the honest members has, for each of them, T holders in the set or among
+    colluders, and at most :attr:`lowkey.graphs.Graph.strays` members can be cut off. A holder gives shares of a seed
+    only if its owner masked under the same list of sharers. Then the server learns one sum over at least t - c honest
+    members less the strays, whichever dropouts it makes: see ADR 0019.
 
     References
     ----------
@@ -78,6 +90,7 @@ class Session:
     members: int
     min_survivors: int
     colluders: int
+    graph: str = "worst-case"
     neighbours: int
     shares_needed: int
     bits: int
@@ -95,24 +108,32 @@ class Session:
         least = smallest_min_survivors(self.members)
         if not least <= self.min_survivors <= self.members:
             raise InvalidInput(f"min_survivors is {self.min_survivors} of {self.members}; it must be at least {least}")
+        self._check_graph()
+        if not 8 <= self.bits <= 32:
+            raise InvalidInput(f"bits is {self.bits}; it must lie in 8 … 32")
+        checks.at_least("length", self.length, 1)
+        if len(self.terms) != 32:
+            raise InvalidInput(f"terms has {len(self.terms)} bytes; it must be a digest of 32")
+
+    def _check_graph(self) -> None:
+        """Refuse a graph that does not bear what the session says."""
+        checks.one_of("graph", self.graph, ("worst-case", "random"))
+        if self.graph == "random":
+            _check_random(self.members, self.min_survivors, self.colluders, self.neighbours, self.shares_needed)
+            return
         if self.neighbours != self.members - 1 and not (
             self.neighbours % 2 == 0 and 2 <= self.neighbours < self.members
         ):
             raise InvalidInput(
                 f"neighbours is {self.neighbours}; it must be {self.members - 1}, or an even number from 2 up to less"
             )
-        fewest, most = _allowed_shares(self.members, self.min_survivors, self.colluders, self.neighbours)
+        fewest, most = allowed_shares(self.members, self.min_survivors, self.colluders, self.neighbours)
         if not fewest <= self.shares_needed <= most:
             raise InvalidInput(
                 f"shares_needed is {self.shares_needed}; {self.neighbours} neighbours, {self.colluders} colluders and "
                 f"{self.members - self.min_survivors} dropouts allow {fewest} to {most}"
                 + (" (none: lower colluders or raise min_survivors)" if fewest > most else "")
             )
-        if not 8 <= self.bits <= 32:
-            raise InvalidInput(f"bits is {self.bits}; it must lie in 8 … 32")
-        checks.at_least("length", self.length, 1)
-        if len(self.terms) != 32:
-            raise InvalidInput(f"terms has {len(self.terms)} bytes; it must be a digest of 32")
 
     @cached_property
     def digest(self) -> bytes:
@@ -131,44 +152,55 @@ class Session:
     def __contains__(self, client: object) -> bool:
         return client in self._positions
 
-    def neighbours_of(self, client: ClientId) -> dict[ClientId, int]:
-        """Each neighbour with its distance along the ring, 1 … M - 1: the point at which it holds shares."""
+    def holders_of(self, client: ClientId, draw: bytes = b"") -> dict[ClientId, int]:
+        """Who holds shares of a member's secrets, each with the point, from 1 on, at which it does.
+
+        In the random graph they follow from what the member has drawn, ``draw``; in the worst-case graph a point is
+        the distance along the circle.
+        """
+        if self.graph == "random":
+            place = self._positions[client]
+            places = _drawn_places(self.digest, client, place, self.members, self.neighbours, draw)
+            return {self.roster[place]: point for point, place in enumerate(places, start=1)}
         half, position = self.neighbours // 2, self._positions[client]
         full = self.neighbours == self.members - 1
         distances = range(1, self.members) if full else (*range(1, half + 1), *range(self.members - half, self.members))
         return {self.roster[(position + distance) % self.members]: distance for distance in distances}
 
 
-def session_graph(members: int, min_survivors: int, colluders: int) -> tuple[int, int]:
-    """Number of neighbours and of shares needed: 32 neighbours, or as many as the thresholds ask for, or everyone.
-
-    Raises ``InvalidInput`` when even the full graph does not allow this many dropouts and colluders.
-    """
-    least = smallest_min_survivors(members)
-    if not least <= min_survivors <= members:
-        raise InvalidInput(f"min_survivors is {min_survivors} of {members}; it must be at least {least}")
-    wanted = 2 * (members - min_survivors) + colluders + 2
-    neighbours = min(members - 1, max(USUAL_NEIGHBOURS, wanted + wanted % 2))
-    fewest, most = _allowed_shares(members, min_survivors, colluders, neighbours)
-    if fewest > most:
+@lru_cache(maxsize=64)
+def _check_random(members: int, min_survivors: int, colluders: int, neighbours: int, shares_needed: int) -> None:
+    if not 2 <= shares_needed <= neighbours < members:
         raise InvalidInput(
-            f"{members} members cannot tolerate {members - min_survivors} dropouts and {colluders} colluders; "
-            f"colluders must be at most {max(0, 2 * min_survivors - members - 2)}"
+            f"shares_needed and neighbours are {shares_needed} and {neighbours}; they must rise from 2 to below {members}"
         )
-    return neighbours, (fewest + most) // 2
+    if not 0 <= colluders < 2 * min_survivors - members:
+        raise InvalidInput(
+            f"colluders is {colluders}; with {min_survivors} of {members} members it must be below "
+            f"{2 * min_survivors - members}"
+        )
+    if trapped(members, colluders, neighbours, shares_needed) > math.log(OPENED_FAILURE / 2):
+        raise InvalidInput(
+            f"{shares_needed} shares from {neighbours} random holders do not keep {colluders} colluders among {members} "
+            "members away from secrets with a chance of 1 − 2⁻⁶⁴; take more"
+        )
 
 
-def smallest_min_survivors(members: int) -> int:
-    """⌊2M/3⌋ + 1: with fewer, the server could show two halves of the members different lists."""
-    if members < 3:
-        raise InvalidInput(f"members is {members}; below 3 a sum tells each member the other's vector")
-    return 2 * members // 3 + 1
+@lru_cache(maxsize=1 << 15)
+def _drawn_places(digest: bytes, client: ClientId, place: int, members: int, drawn: int, draw: bytes) -> list[int]:
+    """k of the other places, each set as likely as any other (but for a factor of 1 ± 2⁻²⁵), by Fisher and Yates.
 
-
-def _allowed_shares(members: int, min_survivors: int, colluders: int, neighbours: int) -> tuple[int, int]:
-    """Smallest and largest T: never both, and recovery."""
-    checks.at_least("colluders", colluders, 0)
-    return (neighbours + colluders) // 2 + 1, neighbours - (members - min_survivors)
+    SHAKE-256 makes 64-bit numbers from 16 random bytes; scaled to less than n each is uniform up to n/2⁶⁴.
+    """
+    seed = b"lowkey/secagg/holders|" + digest + be32(client) + draw
+    moved: dict[int, int] = {}
+    others, places = members - 1, list[int]()
+    for step, number in enumerate(struct.unpack(f">{drawn}Q", hashlib.shake_256(seed).digest(8 * drawn))):
+        chosen = step + (number * (others - step) >> 64)
+        found = moved.get(chosen, chosen)
+        moved[chosen] = moved.get(step, step)
+        places.append(found + (found >= place))
+    return places
 
 
 def is_ascending(ids: tuple[ClientId, ...]) -> bool:
