@@ -23,12 +23,13 @@ import numpy as np
 
 from lowkey import secagg
 from lowkey.experiments import build, load_config
+from lowkey.graphs import make_graph
 from lowkey.rng import OSSecrets, generator
 from lowkey.secagg import Advert, Confirmation, Identity, Masked, Revealed, SealedShares, Session
 
 MEMBERS, MIN_SURVIVORS, COLLUDERS, BITS = 100, 90, 10, 20
 TRAINED = 20
-DEFAULT = secagg.session_graph(MEMBERS, MIN_SURVIVORS, COLLUDERS)
+DEFAULT = make_graph("worst-case", MEMBERS, MIN_SURVIVORS, COLLUDERS)[1:3]
 GRAPHS = {f"{DEFAULT[0]} neighbours": DEFAULT, "everyone": (99, 67)}
 SECRETS = OSSecrets()
 
@@ -57,14 +58,16 @@ def run_session(session: Session, identities: dict[int, Identity], watch: Stopwa
     with watch("advertise"):
         for u in session.roster:
             states[u], keys[u] = secagg.advertise(session, identities[u], source)
-        adverts = secagg.accept_adverts(session, keys, verify_keys)
+        links = secagg.Links(session, secagg.accept_adverts(session, keys, verify_keys))
     watch.sent += len(secagg.encode(Advert, keys[1]))
     with watch("share"):
         for u in session.roster:
-            states[u], shares[u] = secagg.share(states[u], adverts, verify_keys, identities[u], source)
-        deliveries = secagg.deliver(session, adverts, shares, verify_keys)
+            states[u], shares[u] = secagg.share(
+                states[u], links.advertisers, links.shown_to(u), verify_keys, identities[u], source
+            )
+        deliveries = secagg.deliver(links, shares, verify_keys)
     watch.sent += len(secagg.encode(SealedShares, shares[1]))
-    tally = secagg.Tally(session, adverts, deliveries)
+    tally = secagg.Tally(links, deliveries)
     for u in session.roster:
         if u not in dropped:
             with watch("mask"):

@@ -1,8 +1,8 @@
 """With how many others each member of a secure sum masks, and what that rests on: two kinds of graphs, exact bounds.
 
 *worst-case*: everybody is joined to the nearest on a circle. What is promised holds for every choice of dropouts and
-colluders; the number of neighbours grows with theirs. *random*: every member draws those who hold shares of its secrets,
-by coins of its own. What is promised then holds but for a stated chance, and neighbours grow like log M.
+colluders; the number of neighbours grows with theirs. *random*: every member draws those who hold shares of its
+secrets, by coins of its own. What is promised then holds but for a stated chance, and neighbours grow like log M.
 """
 
 from __future__ import annotations
@@ -82,19 +82,20 @@ def make_graph(kind: GraphKind, members: int, min_survivors: int, colluders: int
     if not least <= min_survivors <= members:
         raise InvalidInput(f"min_survivors is {min_survivors} of {members}; it must be at least {least}")
     checks.at_least("colluders", colluders, 0)
-    return _random(members, min_survivors, colluders) if kind == "random" else _circle(members, min_survivors, colluders)
+    make = _random if kind == "random" else _circle
+    return make(members, min_survivors, colluders)
 
 
 def choose_graph(members: int, min_survivors: int, colluders: int) -> GraphKind:
     """The random graph where it takes at most half as many neighbours, otherwise the worst-case one."""
-    sure = _circle(members, min_survivors, colluders)
-    if sure.neighbours < 2 * USUAL_NEIGHBOURS:
+    wanted = min(members - 1, 2 * (members - min_survivors) + colluders + 2)
+    if wanted < 2 * USUAL_NEIGHBOURS:
         return "worst-case"
     try:
         drawn = _random(members, min_survivors, colluders)
     except InvalidInput:
         return "worst-case"
-    return "random" if 2 * drawn.neighbours <= sure.neighbours else "worst-case"
+    return "random" if 2 * drawn.neighbours <= wanted else "worst-case"
 
 
 def smallest_min_survivors(members: int) -> int:

@@ -14,7 +14,7 @@ from lowkey.deployment import read_enrolment, verify_keys_of
 from lowkey.federation import Adverts, Confirmations, Invite, Reply, Request, Survivors
 from lowkey.flower.node import read_app_config
 from lowkey.flower.wire import read_reply, write_model, write_request
-from lowkey.secagg import Advert, Confirmation, Masked, Revealed, SealedShares, accept_adverts, deliver
+from lowkey.secagg import Advert, Confirmation, Links, Masked, Revealed, SealedShares, accept_adverts, deliver
 from lowkey.types import FloatArray, Words
 from tests.flower.loopback import Setting
 
@@ -55,8 +55,11 @@ class LyingServer:
         return {c: _advert(self.ask(c, _request(attempt, invite))) for c in roster or self.roster}
 
     def share(self, attempt: int, adverts: Mapping[int, Advert]) -> dict[int, SealedShares]:
-        request = _request(attempt, Adverts(adverts=tuple(adverts.values())))
-        return {c: _shares(self.ask(c, request)) for c in adverts}
+        def shown(client: int) -> Request:
+            others = tuple(advert for sender, advert in adverts.items() if sender != client)
+            return _request(attempt, Adverts(advertisers=tuple(adverts), adverts=others))
+
+        return {c: _shares(self.ask(c, shown(c))) for c in adverts}
 
     def collect(self, run: str, attempt: int) -> dict[int, tuple[Words, Masked]]:
         """Masked vectors of all members, with their signatures: keys, shares, then the request for data."""
@@ -77,7 +80,7 @@ class LyingServer:
         terms = self.scheme.terms(self.weights.size, 1)
         session = self.scheme.session(run, 1, attempt, self.roster, terms)
         accepted = accept_adverts(session, adverts, self.verify_keys)
-        delivery = deliver(session, accepted, shares, self.verify_keys)[client]
+        delivery = deliver(Links(session, accepted), shares, self.verify_keys)[client]
         request = Request(round=1, attempt=attempt, weights=self.weights, clip_norm=0.2, message=delivery)
         reply = self.ask(client, request, app=app)
         assert isinstance(reply.message, Masked)

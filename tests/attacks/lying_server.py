@@ -1,7 +1,7 @@
 """A server that may lie to everybody, and members that help it: what can they compute together?
 
     make attack                     random strategies against 8 to 30 members, for two minutes
-    python -m tests.attacks.lying_server [--seconds 120] [--seed 0] [--without-ledger]
+    python -m tests.attacks.lying_server [--seconds 120] [--seed 0] [--without-ledger] [--random-graphs]
 
 Honest members are the real code, step by step. The server shows each of them what it likes: adverts (left out, of an
 earlier invitation, forged, two of one colluder), sharers, survivors, confirmations. It may set a member's state back
@@ -28,13 +28,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from lowkey.errors import LowkeyError
+from lowkey.errors import InvalidInput, LowkeyError
+from lowkey.graphs import GraphKind, make_graph
 from lowkey.rng import ReplaySecrets
-from lowkey.secagg import Advert, Delivery, Identity, MemberState, Session, session_graph, shamir
+from lowkey.secagg import Advert, Delivery, Identity, MemberState, Session, Voucher, shamir
 from lowkey.secagg import client as member
 from lowkey.secagg.keys import agreement_key, pair_key, public_key, seal, self_key, unseal
 from lowkey.secagg.masks import apply_masks
-from lowkey.secagg.messages import commit, seed_digest, sign_view
+from lowkey.secagg.messages import commit, make_voucher, seed_digest, sign_view
 from lowkey.types import ClientId, Words
 
 Clients: TypeAlias = tuple[ClientId, ...]
@@ -89,7 +90,7 @@ class Step:
     def view(self) -> bytes:
         """What the member was told; what it signs when it confirms."""
         digest = vars(member)["view_digest"]  # whatever members use, also where a test has changed it
-        return bytes(digest(self.state.adverts, self.state.sharers, self.state.survivors))
+        return bytes(digest(self.state.advertisers, self.state.sharers, self.state.survivors))
 
 
 class World:
@@ -144,6 +145,7 @@ class World:
             cache(self._share), cache(self._mask), cache(self._confirm), cache(self._reveal)
         )  # fmt: skip
         self.peers, self.parcel, self.open = cache(self._peers), cache(self._parcel), cache(self._open)
+        self.owners = cache(self._owners)
         self.recover, self.rest = cache(self._recover), cache(self._rest)
 
     def shown(self, adverts: Choice) -> dict[ClientId, Offer]:
@@ -153,18 +155,31 @@ class World:
     def place(self, client: ClientId, adverts: Choice) -> int | None:
         return adverts[self.session.roster.index(client)]
 
+    def holders(self, owner: ClientId, which: int = LIVE) -> dict[ClientId, int]:
+        """Who holds shares of a member's secrets, if this is its advert."""
+        return self.session.holders_of(owner, self.offers[owner][which].advert.draw)
+
+    def _owners(self, me: ClientId, adverts: Choice) -> Clients:
+        """Whose shares a member holds, as far as it is shown."""
+        pairs = zip(self.session.roster, adverts, strict=True)
+        return tuple(u for u, which in pairs if u != me and which is not None and me in self.holders(u, which))
+
     def _peers(self, me: ClientId, adverts: Choice, sharers: Clients) -> Clients:
         """With whom a member masks."""
-        known = self.shown(adverts)
-        return tuple(peer for peer in sharers if peer in known and peer in self.session.neighbours_of(me))
+        linked = {*self.owners(me, adverts), *(self.holders(me).keys() & self.shown(adverts).keys())}
+        return tuple(peer for peer in sharers if peer in linked)
 
     # Steps of an honest member: the real code. They return None where it refuses.
 
     def _share(self, me: ClientId, adverts: Choice, run: int) -> Step | None:
-        offered = tuple(offer.advert for offer in self.shown(adverts).values())
+        if self.place(me, adverts) not in (None, LIVE):
+            return None  # it knows its own advert, and is shown none of its own
+        known = self.shown(adverts)
+        linked = {*self.owners(me, adverts), *self.holders(me)} - {me}
+        offered = tuple(offer.advert for u, offer in known.items() if u in linked)
         source = self.secrets.source("share", me, run)
         start = Step(self.states[me], None, ())
-        step = _take(start, member.share, offered, self.verify_keys, self.identities[me], source)
+        step = _take(start, member.share, tuple(known), offered, self.verify_keys, self.identities[me], source)
         for peer, committed in step.said.commitments.items() if step is not None else ():
             assert self.committed.setdefault((me, peer, run), committed) == committed  # see _parcel
         return step
@@ -176,7 +191,9 @@ class World:
         """
         adverts = tuple(place if u == me else LIVE for u in self.session.roster)
         shared = None if place is None else self.share(owner, adverts, run)
-        return (b"", b"") if shared is None else (shared.said.sealed[me], shared.said.commitments[me])
+        if shared is None or me not in shared.said.sealed:  # by an older advert it may have drawn others
+            return b"", b""
+        return shared.said.sealed[me], shared.said.commitments[me]
 
     def _mask(
         self, me: ClientId, adverts: Choice, sharers: Clients, origins: tuple[tuple[int | None, int], ...]
@@ -186,7 +203,8 @@ class World:
         if shared is None:
             return None
         parcels = {}
-        for peer, origin in zip(self.peers(me, adverts, sharers), origins, strict=True):
+        owners = [owner for owner in self.owners(me, adverts) if owner in sharers]
+        for peer, origin in zip(owners, origins, strict=True):
             secrets = self.shown(adverts)[peer].secrets
             if secrets is None:
                 parcels[peer] = self.parcel(peer, me, *origin)
@@ -205,13 +223,15 @@ class World:
     def _confirm(self, masked: Step, survivors: Clients) -> Step | None:
         return _take(masked, member.confirm, survivors, self.identities[masked.state.me])
 
-    def _reveal(self, confirmed: Step, same: Clients, other: Clients) -> Step | None:
+    def _reveal(
+        self, confirmed: Step, same: Clients, other: Clients, vouchers: tuple[tuple[ClientId, Voucher], ...]
+    ) -> Step | None:
         """Show a member the confirmations of those who confirm the same view; or, if it wants more, of others, too."""
         identity, view = self.identities[confirmed.state.me], confirmed.view
         agree = [sign_view(self.session, self.identities[u], view) for u in same]
         differ = [sign_view(self.session, self.identities[u], bytes(32)) for u in other]
         for confirmations in (agree, 2 * agree, agree + differ):
-            step = _take(confirmed, member.reveal, tuple(confirmations), self.verify_keys, identity)
+            step = _take(confirmed, member.reveal, tuple(confirmations), self.verify_keys, identity, dict(vouchers))
             if step is not None:
                 return step
         return None
@@ -307,8 +327,8 @@ def play(world: World, strategy: Strategy, promised: int) -> Clients:
 
     masked, confirmed = dict[ClientId, Step](), list[Step]()
     for me, shown in strategy.items():
-        peers = world.peers(me, shown.adverts, shown.sharers)
-        step = world.mask(me, shown.adverts, shown.sharers, tuple(origin(peer, me) for peer in peers))
+        owners = [owner for owner in world.owners(me, shown.adverts) if owner in shown.sharers]
+        step = world.mask(me, shown.adverts, shown.sharers, tuple(origin(owner, me) for owner in owners))
         if step is not None:
             masked[me] = step
             lists = (world.confirm(step, survivors) for survivors in shown.survivors)
@@ -318,7 +338,7 @@ def play(world: World, strategy: Strategy, promised: int) -> Clients:
     shares: dict[tuple[ClientId, str, int], set[tuple[int, bytes]]] = {}
 
     def learn(owner: ClientId, kind: str, run: int, peer: ClientId, share: bytes) -> None:
-        shares.setdefault((owner, kind, run), set()).add((session.neighbours_of(owner)[peer], share))
+        shares.setdefault((owner, kind, run), set()).add((world.holders(owner)[peer], share))
 
     for owner, shown in strategy.items():
         for run, adverts in enumerate((shown.adverts, shown.first)):
@@ -331,7 +351,12 @@ def play(world: World, strategy: Strategy, promised: int) -> Clients:
         may = [c for c in confirmed if c.state.me in step.state.survivors]
         same = able | {c.state.me for c in may if c.view == view}
         other = {c.state.me for c in may} - same
-        last = world.reveal(step, tuple(sorted(same)), tuple(sorted(other)))
+        vouchers = tuple(
+            (owner, make_voucher(masked[owner].state.adverts, *masked[owner].said))
+            for owner in world.owners(me, strategy[me].adverts)
+            if session.graph == "random" and owner in masked
+        )
+        last = world.reveal(step, tuple(sorted(same)), tuple(sorted(other)), vouchers)
         if last is not None:
             told = world.shown(strategy[me].adverts)
             for kind, revealed in (("seed", last.said.seed_shares), ("mask", last.said.mask_shares)):
@@ -426,8 +451,8 @@ def _options(world: World, me: ClientId, ledger: bool) -> Iterator[Shown]:
     for adverts in accepted:
         ways = []
         for sharers in _subsets(roster):
-            peers = world.peers(me, adverts, sharers)
-            masked = world.mask(me, adverts, sharers, ((LIVE, 0),) * len(peers))
+            owners = [owner for owner in world.owners(me, adverts) if owner in sharers]
+            masked = world.mask(me, adverts, sharers, ((LIVE, 0),) * len(owners))
             if masked is not None:
                 lists = sorted(some for some in _subsets(roster) if world.confirm(masked, some) is not None)
                 ends = [(survivors,) for survivors in lists] if ledger else [tuple(lists)]
@@ -440,7 +465,7 @@ def _options(world: World, me: ClientId, ledger: bool) -> Iterator[Shown]:
 def _renamings(world: World) -> Iterator[dict[ClientId, ClientId]]:
     """Members are alike if all are neighbours, and nothing sets them apart."""
     fixed = world.session.roster
-    if world.session.neighbours == world.session.members - 1:
+    if world.session.neighbours == world.session.members - 1 and world.session.graph == "worst-case":
         fixed = tuple(u for u in fixed if u in world.colluders or u in world.special)
     others = [u for u in world.session.roster if u not in fixed]
     for order in permutations(others):
@@ -471,19 +496,25 @@ def _subsets(clients: Clients) -> Iterator[Clients]:
 # Random strategies against a larger group.
 
 
-def random_session(draw: random.Random, largest: int) -> Session:
+def random_session(draw: random.Random, largest: int, *, random_graphs: bool = False) -> Session:
     """8 members or more, with any thresholds and graph that a session allows."""
     members = draw.randint(8, largest)
     least = draw.randint(2 * members // 3 + 1, members)
     colluders = draw.randint(0, max(0, 2 * least - members - 2))
-    neighbours, needed = session_graph(members, least, colluders)
+    kind: GraphKind = "worst-case"
+    if random_graphs:  # few colluders, or there is none for so few members
+        colluders, kind = min(colluders, 1), "random"
+    try:
+        _, neighbours, needed, _ = make_graph(kind, members, least, colluders)
+    except InvalidInput:
+        return random_session(draw, largest, random_graphs=random_graphs)
     wanted = 2 * (members - least) + colluders + 2
-    if draw.random() < 0.5 and wanted + wanted % 2 < members:  # as few neighbours and shares as the thresholds allow
+    if kind == "worst-case" and draw.random() < 0.5 and wanted + wanted % 2 < members:  # as few as thresholds allow
         neighbours = wanted + wanted % 2
         needed = (neighbours + colluders) // 2 + 1
     return Session(
         run="attack", round=1, attempt=0, roster=tuple(range(members)), members=members, min_survivors=least,
-        colluders=colluders, neighbours=neighbours, shares_needed=needed, bits=32, length=members + SPARE,
+        colluders=colluders, graph=kind, neighbours=neighbours, shares_needed=needed, bits=32, length=members + SPARE,
         terms=bytes(32),
     )  # fmt: skip
 
@@ -542,13 +573,20 @@ class Liar:
 
 
 def search(
-    seconds: float, seed: int, *, ledger: bool = True, most: int | None = None, largest: int = 30
+    seconds: float,
+    seed: int,
+    *,
+    ledger: bool = True,
+    most: int | None = None,
+    largest: int = 30,
+    random_graphs: bool = False,
 ) -> tuple[int, int]:
     """Random strategies for some time: how many were tried, and how many gave a sum. Raises ``Found``."""
     end, tried, sums = time.monotonic() + seconds, 0, 0
     while time.monotonic() < end and (most is None or tried < most):
         draw = random.Random(f"{seed} {tried}")
-        session = random_session(draw, largest)
+        session = random_session(draw, largest, random_graphs=random_graphs)
+        graph = make_graph(session.graph, session.members, session.min_survivors, session.colluders)  # type: ignore[arg-type]
         colluders = tuple(sorted(draw.sample(session.roster, session.colluders)))
         honest = [u for u in session.roster if u not in colluders]
         twice = tuple(draw.sample(honest, draw.choice((0, 0, 1, 2))))
@@ -556,7 +594,7 @@ def search(
         liar = Liar(world, draw, ledger=ledger)
         for _ in range(20):  # against one world, whose members' steps are remembered
             try:
-                sums += bool(play(world, liar.strategy(), session.min_survivors - session.colluders))
+                sums += bool(play(world, liar.strategy(), session.min_survivors - session.colluders - graph.strays))
             except Found as finding:
                 raise Found(f"{finding} (strategy {tried} of seed {seed})") from None
             tried += 1
@@ -568,10 +606,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--without-ledger", action="store_true", help="members forget what they have confirmed")
+    parser.add_argument("--random-graphs", action="store_true", help="members draw who holds their shares")
     options = parser.parse_args()
     logging.disable(logging.WARNING)  # members say whose shares they could not open, and a liar makes them say it often
     try:
-        tried, sums = search(options.seconds, options.seed, ledger=not options.without_ledger)
+        tried, sums = search(
+            options.seconds, options.seed, ledger=not options.without_ledger, random_graphs=options.random_graphs
+        )
     except Found as finding:
         raise SystemExit(f"FOUND: the server gets {finding}") from None
     print(f"{tried} strategies, {sums} of which gave a sum: never two, none too small, never both secrets of a member")

@@ -14,7 +14,7 @@ import pytest
 
 from lowkey.federation import Request
 from lowkey.privacy import ClientLedger
-from lowkey.secagg import Delivery, accept_adverts, deliver
+from lowkey.secagg import Delivery, Links, accept_adverts, deliver
 from tests.attacks.asking_nodes import SMALL, LyingServer, Refused
 from tests.flower.loopback import PRIVATE, Setting
 
@@ -56,8 +56,8 @@ def test_a_wrong_delivery_costs_nothing(server: LyingServer, how: str) -> None:
     run = f"{server.name}/0123"
     adverts = server.advertise(run, 1)
     session = server.scheme.session(run, 1, 1, server.roster, server.scheme.terms(server.weights.size, 1))
-    accepted = accept_adverts(session, adverts, server.verify_keys)
-    right = deliver(session, accepted, server.share(1, adverts), server.verify_keys)[0]
+    links = Links(session, accept_adverts(session, adverts, server.verify_keys))
+    right = deliver(links, server.share(1, adverts), server.verify_keys)[0]
     wrong = {
         "no shares": NOTHING,
         "few": replace(right, sharers=(0, 1)),

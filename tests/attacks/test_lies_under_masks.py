@@ -51,7 +51,7 @@ DEFENDS = (
 )
 
 MEMBERS, LIAR, TIMES, RUN = 12, 5, 15, "test"
-Answer = Callable[[Reply, bytes], Reply]
+Answer = Callable[[Reply, tuple[bytes, bytes]], Reply]
 
 
 class Few(Pull):
@@ -70,14 +70,15 @@ class Lying:
     """A runtime in which the liar's answers are changed on their way."""
 
     def __init__(self, ask: Any, answer: Answer) -> None:
-        self._ask, self._answer, self._adverts, self._told = ask, answer, b"", b""
+        self._ask, self._answer = ask, answer
+        self._adverts, self._told, self._going = b"", (b"", b""), tuple[ClientId, ...]()
 
     def __call__(self, requests: Mapping[ClientId, Request]) -> Iterator[tuple[ClientId, Reply]]:
         match requests[LIAR].message if LIAR in requests else None:
-            case Adverts(adverts=adverts):
-                self._adverts = adverts_digest(adverts)
+            case Adverts(advertisers=advertisers, adverts=adverts):
+                self._going, self._adverts = advertisers, adverts_digest(adverts)
             case Delivery() as delivery:
-                self._told = view_digest(self._adverts, delivery.sharers, ())
+                self._told = view_digest(self._going, delivery.sharers, ()), self._adverts
         for client, reply in self._ask(requests):
             yield client, self._answer(reply, self._told) if client == LIAR and reply.vector is not None else reply
 
@@ -89,17 +90,17 @@ def shift(own: Scheme) -> Words:
     return np.full(encoding.wire_length, round(TIMES * encoding.sensitivity / math.sqrt(length)), np.uint32)
 
 
-def signed(own: Scheme, reply: Reply, told: bytes, vector: Words, proof: bytes) -> Reply:
+def signed(own: Scheme, reply: Reply, told: tuple[bytes, bytes], vector: Words, proof: bytes) -> Reply:
     """The liar's answer with another vector or proof, under its own signature."""
     roster, terms = tuple(range(MEMBERS)), own.terms(DIMENSION, 1)
     session, identity = own.session(RUN, 1, 0, roster, terms), SimulatedKeys(MEMBERS, ReplaySecrets(3)).identity(LIAR)
-    return replace(reply, vector=vector, message=sign_vector(session, identity, told, vector, proof))
+    return replace(reply, vector=vector, message=sign_vector(session, identity, *told, vector, proof))
 
 
 def lengthened(own: Scheme) -> Answer:
     """Another vector than the one that was proven."""
 
-    def answer(reply: Reply, told: bytes) -> Reply:
+    def answer(reply: Reply, told: tuple[bytes, bytes]) -> Reply:
         longer = (np.asarray(reply.vector, np.uint32) + shift(own)) & np.uint32(2**20 - 1)
         return signed(own, reply, told, longer, reply.message.proof if isinstance(reply.message, Masked) else b"")
 
@@ -150,7 +151,7 @@ def forged(proof: bytes) -> bytes:
 def test_without_a_true_proof_a_member_counts_as_dropped_out(lie: Callable[[bytes], bytes]) -> None:
     own = crowd(proofs=True)
 
-    def answer(reply: Reply, told: bytes) -> Reply:
+    def answer(reply: Reply, told: tuple[bytes, bytes]) -> Reply:
         assert isinstance(reply.message, Masked)
         return signed(own, reply, told, np.asarray(reply.vector, np.uint32), lie(reply.message.proof))
 

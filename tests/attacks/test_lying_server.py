@@ -18,7 +18,8 @@ from typing import Any
 
 import pytest
 
-from lowkey.secagg import MemberState, Revealed, Session, session_graph, shamir
+from lowkey.graphs import make_graph
+from lowkey.secagg import MemberState, Revealed, Session, shamir
 from lowkey.secagg import client as member
 from lowkey.secagg.masks import apply_masks
 from lowkey.secagg.messages import view_digest
@@ -40,7 +41,7 @@ def _quiet() -> Iterator[None]:
 
 
 def make_session(members: int, least: int, colluders: int, **changes: Any) -> Session:
-    neighbours, needed = session_graph(members, least, colluders)
+    _, neighbours, needed, _ = make_graph("worst-case", members, least, colluders)
     settings: dict[str, Any] = {
         "run": "attack", "round": 1, "attempt": 0, "roster": tuple(range(members)), "members": members,
         "min_survivors": least, "colluders": colluders, "neighbours": neighbours, "shares_needed": needed,
@@ -105,7 +106,9 @@ def test_a_view_without_survivors(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_thresholds_below_two_thirds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lowkey.secagg.session.smallest_min_survivors", lambda _: 2)
-    monkeypatch.setattr("lowkey.secagg.session._allowed_shares", lambda *_: (1, 3))
+    monkeypatch.setattr("lowkey.secagg.session.allowed_shares", lambda *_: (1, 3))
+    monkeypatch.setattr("lowkey.graphs.smallest_min_survivors", lambda _: 2)
+    monkeypatch.setattr("lowkey.graphs.allowed_shares", lambda *_: (1, 3))
     low = make_session(4, 2, 0, shares_needed=1)
     with pytest.raises(Found, match="two sums"):
         search_all(World(low), promised=2)
@@ -159,3 +162,12 @@ def test_random_strategies_against_more_members(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(member, "is_genuine_confirmation", lambda *_: True)
     with pytest.raises(Found, match=r"a sum of clients .* of seed 1"):
         search(math.inf, seed=1, most=400, largest=12)
+
+
+def test_random_strategies_against_random_graphs() -> None:
+    """Members draw their holders; the server gets no sum of fewer honest members than promised, less the strays."""
+    tried, sums = search(math.inf, seed=2, most=200, largest=24, random_graphs=True)
+    assert tried == 200
+    assert 20 < sums < 200
+    with pytest.raises(Found, match=r"both secrets of client .* of seed 3"):
+        search(math.inf, seed=3, most=600, largest=14, ledger=False, random_graphs=True)

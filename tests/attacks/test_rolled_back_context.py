@@ -15,7 +15,7 @@ from typing import NoReturn
 import pytest
 from flwr.app import RecordDict
 
-from lowkey.secagg import Tally, accept_adverts, deliver, unmask
+from lowkey.secagg import Links, Tally, accept_adverts, deliver, unmask
 from lowkey.types import Words
 from tests.attacks.asking_nodes import SMALL, LyingServer, Refused
 from tests.flower.loopback import PRIVATE, Setting
@@ -42,11 +42,11 @@ def test_two_lists_of_survivors_do_not_unmask_a_victim(server: LyingServer) -> N
     masked = server.contexts()
 
     session = server.scheme.session(run, 1, 1, ALL, server.scheme.terms(server.weights.size, 1))
-    accepted = accept_adverts(session, adverts, server.verify_keys)
+    links = Links(session, accept_adverts(session, adverts, server.verify_keys))
 
     def sum_of(survivors: tuple[int, ...]) -> Words:
         confirmations = [server.confirm(c, 1, survivors) for c in survivors]
-        tally = Tally(session, accepted, deliver(session, accepted, shares, server.verify_keys))
+        tally = Tally(links, deliver(links, shares, server.verify_keys))
         for client in survivors:
             tally.add(client, *vectors[client], server.verify_keys)
         tally.close()

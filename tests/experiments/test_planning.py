@@ -131,12 +131,14 @@ def sizes_of_one_sum(session: Session) -> tuple[int, int]:
     states, adverts = dict[int, Any](), dict[int, Advert]()
     for u in session.roster:
         states[u], adverts[u] = secagg.advertise(session, identities[u], source)
-    accepted = secagg.accept_adverts(session, adverts, keys)
+    links = secagg.Links(session, secagg.accept_adverts(session, adverts, keys))
     shares = dict[int, SealedShares]()
     for u in session.roster:
-        states[u], shares[u] = secagg.share(states[u], accepted, keys, identities[u], source)
-    deliveries = secagg.deliver(session, accepted, shares, keys)
-    tally, masked = secagg.Tally(session, accepted, deliveries), dict[int, Masked]()
+        states[u], shares[u] = secagg.share(
+            states[u], links.advertisers, links.shown_to(u), keys, identities[u], source
+        )
+    deliveries = secagg.deliver(links, shares, keys)
+    tally, masked = secagg.Tally(links, deliveries), dict[int, Masked]()
     for u in session.roster:
         states[u], words, masked[u] = secagg.mask(states[u], deliveries[u], vector, identities[u])
         tally.add(u, words, masked[u], keys)
@@ -148,7 +150,7 @@ def sizes_of_one_sum(session: Session) -> tuple[int, int]:
     up = [(Advert, adverts[0]), (SealedShares, shares[0]), (Masked, masked[0]), (Confirmation, said[0])]
     down = [
         (Invite, Invite(run=session.run, roster=session.roster)),
-        (Adverts, Adverts(adverts=accepted)),
+        (Adverts, Adverts(advertisers=links.advertisers, adverts=links.shown_to(0))),
         (type(deliveries[0]), deliveries[0]),
         (Survivors, Survivors(survivors=survivors)),
         (Confirmations, Confirmations(confirmations=confirmations)),

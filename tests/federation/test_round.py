@@ -417,7 +417,7 @@ def test_private_rounds_bear_the_declared_dropouts_and_no_more(unusable: Callabl
         return lambda n, r: unusable(r) if n < count else r
 
     scheme, ledger = scheme_for("fl-std-dp", dropouts=0.1, colluders=0.1), memory()
-    roster, (min_survivors, _) = scheme.privacy.sampling.roster_size, mechanism_of(scheme).shares
+    roster, min_survivors = scheme.privacy.sampling.roster_size, mechanism_of(scheme).shares.min_survivors
     assert run_through(scheme, spoil(roster - min_survivors), ledger).round == 1
     assert [entry.state for entry in ledger.entries] == ["RELEASED"]
     ledger = memory()

@@ -33,7 +33,7 @@ from lowkey.secagg import Advert, Confirmation, Delivery, Masked, Revealed, Seal
 ADVERT = Advert(sender=3, sealing_key=b"a" * 32, mask_key=b"b" * 32, seed_digest=b"c" * 32, signature=b"d" * 64)
 TO_MEMBER: list[ToMember] = [
     Invite(run="r", roster=(1, 3, 5)),
-    Adverts(adverts=(ADVERT,)),
+    Adverts(advertisers=(1, 2), adverts=(ADVERT,)),
     Delivery(sharers=(1, 3), sealed={1: b"x" * 90}, commitments={1: b"z" * 64}),
     Survivors(survivors=(1, 3, 5)),
     Confirmations(confirmations=(Confirmation(sender=1, signature=b"s" * 64),)),
@@ -209,7 +209,7 @@ def message_of(kind: type, part: Callable[[int], Any], size: int) -> RecordDict:
     ("kind", "parts"),
     [
         (Survivors, lambda n: Survivors(survivors=tuple(range(n)))),
-        (Adverts, lambda n: Adverts(adverts=(ADVERT,) * n)),
+        (Adverts, lambda n: Adverts(advertisers=(1,) * n, adverts=(ADVERT,) * n)),
         (Confirmations, lambda n: Confirmations(confirmations=(Confirmation(sender=1, signature=b""),) * n)),
     ],
 )

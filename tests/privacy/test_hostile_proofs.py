@@ -81,7 +81,7 @@ def test_a_proof_of_the_wrong_size_is_not_kept(monkeypatch: pytest.MonkeyPatch) 
         sizes.extend(len(proof) - bound.num_bytes for proof in proofs.values())
         return honest(bound, proofs, session)
 
-    def long(reply: Reply, told: bytes) -> Reply:
+    def long(reply: Reply, told: tuple[bytes, bytes]) -> Reply:
         return masks.signed(own, reply, told, np.asarray(reply.vector, np.uint32), bytes(2**20))
 
     monkeypatch.setattr(NormBound, "honest", kept)

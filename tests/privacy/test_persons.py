@@ -122,7 +122,7 @@ def test_price_promise_and_words_speak_of_persons(row: str | None, unit: str) ->
     event, promise = record.event(), record.promise()
     assert event is not None
     assert (event.unit, event.mode, promise.unit, promise.persons) == (unit, "all", unit, PERSONS)
-    assert record.shares == (9, 8)
+    assert record.shares[:2] == (9, 8)
     ten = replace(event, count=10)
     released, server = released_epsilon([ten], 1e-5), server_epsilon(3.0, 10, 1e-5)
     assert released.pld == pytest.approx(server, rel=1e-3)  # everybody in every round: nothing is hidden by sampling

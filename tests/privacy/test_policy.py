@@ -134,14 +134,15 @@ def test_servers_view(count: int, epsilon: float) -> None:
 
 def test_terms_have_one_digest_on_every_machine() -> None:
     text = (
-        '{"bits":20,"clip_rule":"norm at most 0.47","codec":"dct(ratio=0.05)","coin":1.0,"delta":1e-05,"features":"",'
-        '"honest":128,'
+        '{"bits":20,"clip_rule":"norm at most 0.47","codec":"dct(ratio=0.05)","coin":1.0,"delta":1e-05,'
+        '"failure":0.0,"features":"",'
+        '"graph":"worst-case","honest":128,'
         '"length":83200,"members":160,"min_survivors":144,"model_size":1663370,"neighbours":50,"noise_multiplier":1.54,'
         '"persons":null,"public_seed":7,"question":"",'
-        '"sampling":"poisson","scheme":"fl-cs-dp","shares_needed":34,"unit":"client"}'
+        '"sampling":"poisson","scheme":"fl-cs-dp","shares_needed":34,"strays":0,"unit":"client"}'
     )
-    assert TERMS.digest() == hashlib.sha256(f"lowkey terms 4\n{text}".encode()).digest()
-    assert TERMS.digest().hex() == "4b208fd717a594ead0ce9fc359d573a069ab5850349ec6760a04a77fcabe0521"
+    assert TERMS.digest() == hashlib.sha256(f"lowkey terms 5\n{text}".encode()).digest()
+    assert TERMS.digest().hex() == "91992a61a39f07e4b7814a30d966f60a080e28221d10da6b32f8c9708e0eded8"
     assert replace(TERMS, coin=1).digest() == replace(TERMS, coin=1.0).digest()
     assert replace(TERMS, noise_multiplier=2).digest() == replace(TERMS, noise_multiplier=2.0).digest()
 
@@ -149,7 +150,8 @@ def test_terms_have_one_digest_on_every_machine() -> None:
 def test_every_field_is_in_the_digest() -> None:
     changed: dict[str, Any] = {
         "noise_multiplier": 1.55, "clip_rule": "norm at most 0.48", "bits": 16, "length": 1, "members": 161,
-        "min_survivors": 145, "honest": 127, "neighbours": 20, "shares_needed": 11, "delta": 1e-6,
+        "min_survivors": 145, "honest": 127, "graph": "random", "failure": 1e-15, "strays": 3, "neighbours": 20,
+        "shares_needed": 11, "delta": 1e-6,
         "scheme": "fl-std-dp", "sampling": "fixed", "coin": 0.5, "codec": "dct(ratio=0.1)", "public_seed": 8,
         "model_size": 5, "unit": "person", "persons": 9, "features": "sha256 12", "question": "how many",
     }  # fmt: skip

@@ -142,6 +142,7 @@ def test_modes(options: dict[str, Any], mode: str, probability: float, coin: flo
         "honest": 80,
         "count": 1,
         "unit": "client",
+        "failure": 0.0,
         "adjacency": "replace-one" if mode == "fixed" else "zero-out",
     }
 

@@ -180,6 +180,7 @@ PROMISES_NOTHING: list[tuple[str, list[object]]] = [
     ("colluders", [*NUMBERS, -0.1, 1.0]),
     ("bits", [8, 32, "20", 20.5]),
     ("max_contributions", [0, -1, 2.5, True, "all", None]),
+    ("graph", ["harary", "", None]),
     ("aggregation", ["open", "secure", None]),
     ("centring", [*NUMBERS, -0.1, 1.0]),
     ("centring_noise", [*NUMBERS, -0.1, "none"]),

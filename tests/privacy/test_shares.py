@@ -27,11 +27,11 @@ from lowkey.privacy import noise_shares
     ],
 )
 def test_examples(roster: int, dropouts: float, colluders: float, expected: tuple[int, int]) -> None:
-    assert noise_shares(roster, dropouts=dropouts, colluders=colluders) == expected
+    assert noise_shares(roster, dropouts=dropouts, colluders=colluders)[:2] == expected
 
 
 def test_a_tenth_leaves_and_a_tenth_tells_unless_said_otherwise() -> None:
-    assert noise_shares(160) == (144, 128)
+    assert noise_shares(160)[:2] == (144, 128)
 
 
 @given(st.integers(1, 10_000), st.floats(0, 0.33), st.floats(0, 0.5))
@@ -39,7 +39,7 @@ def test_never_more_is_asked_than_there_is_nor_less_than_promised(
     roster: int, dropouts: float, colluders: float
 ) -> None:
     try:
-        min_survivors, honest = noise_shares(roster, dropouts=dropouts, colluders=colluders)
+        min_survivors, honest, *_ = noise_shares(roster, dropouts=dropouts, colluders=colluders)
     except InvalidInput:
         assume(False)
     assert 1 <= honest <= min_survivors <= roster

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from lowkey import secagg
+from lowkey.graphs import make_graph
 from lowkey.rng import BitSource, ReplaySecrets
 from lowkey.secagg import (
     Advert,
@@ -27,7 +28,7 @@ TERMS = b"t" * 32
 
 
 def make_session(members: int, min_survivors: int, colluders: int = 0, **changes: Any) -> Session:
-    neighbours, shares_needed = secagg.session_graph(members, min_survivors, colluders)
+    graph = make_graph(changes.get("graph", "worst-case"), members, min_survivors, colluders)
     settings: dict[str, Any] = {
         "run": "run-0",
         "round": 1,
@@ -36,8 +37,8 @@ def make_session(members: int, min_survivors: int, colluders: int = 0, **changes
         "members": members,
         "min_survivors": min_survivors,
         "colluders": colluders,
-        "neighbours": neighbours,
-        "shares_needed": shares_needed,
+        "neighbours": graph.neighbours,
+        "shares_needed": graph.shares_needed,
         "bits": 20,
         "length": 50,
         "terms": TERMS,
@@ -62,7 +63,7 @@ class Cohort:
         self.identities = {u: Identity.fresh(u, self.secrets.source("identity", u)) for u in session.roster}
         self.verify_keys = {u: identity.verify_key for u, identity in self.identities.items()}
         self.states: dict[int, MemberState] = {}
-        self.adverts: tuple[Advert, ...] = ()
+        self.links = secagg.Links(session, ())
         self.deliveries: dict[int, Delivery] = {}
         self.confirmations: tuple[Confirmation, ...] = ()
 
@@ -81,22 +82,36 @@ class Cohort:
             state, advert = secagg.advertise(self.session, self.identities[u], self.source(u, "advertise"))
             self.keep(u, state)
             replies[u] = self.carry(Advert, advert)
-        self.adverts = secagg.accept_adverts(self.session, replies, self.verify_keys)
-        return self.adverts
+        adverts = secagg.accept_adverts(self.session, replies, self.verify_keys)
+        self.links = secagg.Links(self.session, adverts)
+        return adverts
+
+    @property
+    def adverts(self) -> tuple[Advert, ...]:
+        return tuple(self.links.adverts.values())
+
+    def take_shares(
+        self, client: int, adverts: Collection[Advert] | None = None, stage: str = "share"
+    ) -> tuple[MemberState, SealedShares]:
+        """A member's step, when it is told that these have advertised; by default all that have."""
+        links = self.links if adverts is None else secagg.Links(self.session, tuple(adverts))
+        shown = links.shown_to(client) if client in links.adverts else ()
+        told = links.advertisers, tuple(self.carry(Advert, advert) for advert in shown)
+        return secagg.share(
+            self.states[client], *told, self.verify_keys, self.identities[client], self.source(client, stage)
+        )
 
     def share(self, without: Collection[int] = ()) -> dict[int, Delivery]:
         replies = {}
         for u in {advert.sender for advert in self.adverts} - set(without):
-            state, sealed = secagg.share(
-                self.states[u], self.adverts, self.verify_keys, self.identities[u], self.source(u, "share")
-            )
+            state, sealed = self.take_shares(u)
             self.keep(u, state)
             replies[u] = self.carry(SealedShares, sealed)
-        self.deliveries = secagg.deliver(self.session, self.adverts, replies, self.verify_keys)
+        self.deliveries = secagg.deliver(self.links, replies, self.verify_keys)
         return self.deliveries
 
     def mask(self, vectors: Mapping[int, Words], without: Collection[int] = ()) -> tuple[int, ...]:
-        self.tally = secagg.Tally(self.session, self.adverts, self.deliveries)
+        self.tally = secagg.Tally(self.links, self.deliveries)
         for u in self.deliveries.keys() - set(without):
             delivery = self.carry(Delivery, self.deliveries[u])
             state, masked, signed = secagg.mask(self.states[u], delivery, vectors[u], self.identities[u])
@@ -118,7 +133,9 @@ class Cohort:
     def reveal(self, without: Collection[int] = ()) -> dict[int, Revealed]:
         self.revealed = {}
         for u in {confirmation.sender for confirmation in self.confirmations} - set(without):
-            state, revealed = secagg.reveal(self.states[u], self.confirmations, self.verify_keys, self.identities[u])
+            state, revealed = secagg.reveal(
+                self.states[u], self.confirmations, self.verify_keys, self.identities[u], self.tally.vouchers_for(u)
+            )
             self.keep(u, state)
             self.revealed[u] = self.carry(Revealed, revealed)
         return self.revealed

@@ -85,47 +85,48 @@ def test_adding_and_subtracting_a_mask_is_nothing() -> None:
 def test_bytes_under_the_digests() -> None:
     """Each built by hand: what members sign must not depend on who writes it."""
     advert = Advert(
-        sender=2, sealing_key=b"s" * 32, mask_key=b"m" * 32, seed_digest=b"d" * 32, signature=b"g" * 64
-    )  # fmt: skip
-    one = b"\0\0\0\2" + b"s" * 32 + b"m" * 32 + b"d" * 32 + b"g" * 64
+        sender=2, sealing_key=b"s" * 32, mask_key=b"m" * 32, seed_digest=b"d" * 32, draw=b"w" * 16, signature=b"g" * 64
+    )
+    one = b"\0\0\0\2" + b"s" * 32 + b"m" * 32 + b"d" * 32 + b"w" * 16 + b"g" * 64
     three = b"\0\0\0\3" + one[4:]
     assert adverts_digest([advert, replace(advert, sender=3)]) == hashlib.sha256(one + three).digest()
-    told = b"a" * 32 + bytes.fromhex("00000003 00000001 00000002 00000003 00000002 00000001 00000003")
-    assert view_digest(b"a" * 32, (1, 2, 3), (1, 3)) == hashlib.sha256(told).digest()
+    told = bytes.fromhex("00000001 00000005 00000003 00000001 00000002 00000003 00000002 00000001 00000003")
+    assert view_digest((5,), (1, 2, 3), (1, 3)) == hashlib.sha256(told).digest()
     assert seed_digest(A) == hashlib.sha256(b"seed|" + A).digest()
-    assert commit(A) == hashlib.sha256(b"share|" + A).digest()
+    assert commit(A) == hashlib.sha256(b"share|" + A).digest()[:16]
 
 
 def test_texts_under_the_signatures() -> None:
     identity = Identity(client=2, signing_key=A)
     who = SESSION.digest + b"\0\0\0\2"
-    advert = sign_advert(SESSION, identity, b"s" * 32, b"m" * 32, b"d" * 32)
-    fields = hashlib.sha256(b"s" * 32 + b"m" * 32 + b"d" * 32).digest()
-    assert advert.signature == identity.sign(b"lowkey/secagg/v2|advert|" + who + fields)
+    advert = sign_advert(SESSION, identity, b"s" * 32, b"m" * 32, b"d" * 32, b"w" * 16)
+    fields = hashlib.sha256(b"s" * 32 + b"m" * 32 + b"d" * 32 + b"w" * 16).digest()
+    assert advert.signature == identity.sign(b"lowkey/secagg/v3|advert|" + who + fields)
     view = sign_view(SESSION, identity, b"v" * 32)
-    assert view.signature == identity.sign(b"lowkey/secagg/v2|confirm|" + who + hashlib.sha256(b"v" * 32).digest())
-    numbers = hashlib.sha256(b"v" * 32 + bytes.fromhex("01000000 ffff0f00")).digest()  # 1 and 2^20 - 1
-    vector = sign_vector(SESSION, identity, b"v" * 32, np.array([1, 2**20 - 1], np.uint32))
-    assert vector.signature == identity.sign(b"lowkey/secagg/v2|vector|" + who + numbers)
-    empty, one = "00000000", "00000001 0000000000000007 00000002 6162"  # a table with 7: "ab"
+    assert view.signature == identity.sign(b"lowkey/secagg/v3|confirm|" + who + hashlib.sha256(b"v" * 32).digest())
+    content = hashlib.sha256(b"a" * 32 + bytes.fromhex("01000000 ffff0f00")).digest()  # 1 and 2^20 - 1
+    numbers = hashlib.sha256(b"v" * 32 + content).digest()
+    vector = sign_vector(SESSION, identity, b"v" * 32, b"a" * 32, np.array([1, 2**20 - 1], np.uint32))
+    assert vector.signature == identity.sign(b"lowkey/secagg/v3|vector|" + who + numbers)
+    empty, one = "00000000 ffffffff", "00000001 00000002 00000007 6162"  # a table with 7: "ab"
     tables = hashlib.sha256(bytes.fromhex(one + empty)).digest()
     shares = sign_shares(SESSION, identity, {7: b"ab"}, {})
-    assert shares.signature == identity.sign(b"lowkey/secagg/v2|shares|" + who + tables)
+    assert shares.signature == identity.sign(b"lowkey/secagg/v3|shares|" + who + tables)
     revealed = sign_revealed(SESSION, identity, {7: b"ab"}, {})
-    assert revealed.signature == identity.sign(b"lowkey/secagg/v2|reveal|" + who + tables)
+    assert revealed.signature == identity.sign(b"lowkey/secagg/v3|reveal|" + who + tables)
     assert is_signed_by(identity.verify_key, b"text", identity.sign(b"text"))
     assert not is_signed_by(identity.verify_key, b"other", identity.sign(b"text"))
 
 
 @pytest.mark.parametrize(
-    ("name", "size"), [("sealing_key", 32), ("mask_key", 32), ("seed_digest", 32), ("signature", 64)]
+    ("name", "size"), [("sealing_key", 32), ("mask_key", 32), ("seed_digest", 32), ("signature", 64), ("draw", 16)]
 )
 @pytest.mark.parametrize("more", [-1, 1])
 def test_fields_of_an_advert_have_fixed_sizes(name: str, size: int, more: int) -> None:
     """Otherwise bytes could move from one field to the next, under the same signature."""
     advert = sign_advert(SESSION, Identity(client=2, signing_key=A), b"s" * 32, b"m" * 32, b"d" * 32)
     change: dict[str, Any] = {name: bytes(size + more)}
-    with pytest.raises(InvalidInput, match="must have 32, 32, 32 and 64"):
+    with pytest.raises(InvalidInput, match="must have 32, 32, 32, 64, and 0 or 16"):
         replace(advert, **change)
 
 
@@ -141,4 +142,4 @@ def test_random_bytes_are_those_of_the_source() -> None:
 
 
 def test_digest_of_a_session_is_stable() -> None:
-    assert SESSION.digest.hex() == "62f6c4ef70dfe5cd27e3d7f5ff9d82f69bcadc4724cf1c027fb584dbb4b142a0"
+    assert SESSION.digest.hex() == "8cb19ee08a6efe2bd81b4acba947f3c48090ed673d15e596bbddde77c3cc5587"

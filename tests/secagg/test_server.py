@@ -11,7 +11,7 @@ import pytest
 from lowkey import secagg
 from lowkey.errors import RoundFailed
 from lowkey.rng import BitSource
-from lowkey.secagg import Identity, Revealed, shamir
+from lowkey.secagg import Identity, Masked, Revealed, shamir
 from lowkey.secagg.messages import (
     adverts_digest,
     commit,
@@ -47,9 +47,7 @@ def test_who_leaves_a_neighbour_without_a_share_is_left_out() -> None:
     cohort.advertise()
     replies = {}
     for u in SESSION.roster:
-        cohort.states[u], replies[u] = secagg.share(
-            cohort.states[u], cohort.adverts, cohort.verify_keys, cohort.identities[u], cohort.source(u, "share")
-        )
+        cohort.states[u], replies[u] = cohort.take_shares(u)
     truth = replies[BAD]
     for sealed, commitments in (
         ({}, {}),
@@ -58,7 +56,7 @@ def test_who_leaves_a_neighbour_without_a_share_is_left_out() -> None:
         ({**truth.sealed, BAD: b""}, {**truth.commitments, BAD: b""}),
     ):
         bad = sign_shares(SESSION, cohort.identities[BAD], sealed, commitments)
-        deliveries = secagg.deliver(SESSION, cohort.adverts, {**replies, BAD: bad, 1: truth}, cohort.verify_keys)
+        deliveries = secagg.deliver(cohort.links, {**replies, BAD: bad, 1: truth}, cohort.verify_keys)
         assert list(deliveries) == OTHERS
         assert all(d.sharers == tuple(OTHERS) and BAD not in d.sealed for d in deliveries.values())
     cohort.deliveries = deliveries
@@ -73,18 +71,22 @@ def test_who_leaves_a_neighbour_without_a_share_is_left_out() -> None:
 def test_vectors_that_do_not_fit_come_late_or_twice_are_not_added() -> None:
     cohort = Cohort(SESSION)
     cohort.advertise()
-    tally = secagg.Tally(SESSION, cohort.adverts, cohort.share())
-    good, told = np.ones(50, np.uint32), view_digest(adverts_digest(cohort.adverts), SESSION.roster, ())
+    tally = secagg.Tally(cohort.links, cohort.share())
+    good, told = np.ones(50, np.uint32), view_digest(SESSION.roster, SESSION.roster, ())
+
+    def signed_by(client: int, vector: Words) -> Masked:
+        shown = adverts_digest(cohort.links.shown_to(client))
+        return sign_vector(SESSION, cohort.identities[client], told, shown, vector)
 
     def add(client: int, vector: Words) -> bool:
-        return tally.add(client, vector, sign_vector(SESSION, cohort.identities[BAD], told, vector), cohort.verify_keys)
+        return tally.add(client, vector, signed_by(BAD, vector), cohort.verify_keys)
 
     assert not add(BAD, np.ones(49, np.uint32))
     assert not add(BAD, good.astype(np.int64))
     assert not add(1, good)
     assert not add(OTHERS[0], good)  # signed by another
     for u in OTHERS:
-        signed = sign_vector(SESSION, cohort.identities[u], told, good)
+        signed = signed_by(u, good)
         assert not tally.add(u, 2 * good, signed, cohort.verify_keys)
         assert tally.add(u, good, signed, cohort.verify_keys)
         assert not tally.add(u, good, signed, cohort.verify_keys)
@@ -98,7 +100,7 @@ def test_the_vector_of_a_member_that_was_told_of_other_sharers_is_not_added() ->
     """Somebody on the way took one sharer off its list: its masks would not cancel, and spoil the sum."""
     cohort = Cohort(SESSION)
     cohort.advertise()
-    tally = secagg.Tally(SESSION, cohort.adverts, cohort.share())
+    tally = secagg.Tally(cohort.links, cohort.share())
     identity, vector, delivery = cohort.identities[BAD], make_vectors(SESSION)[BAD], cohort.deliveries[BAD]
     other = replace(
         delivery,
@@ -177,13 +179,11 @@ def test_sealed_shares_that_are_not_signed_are_not_used() -> None:
     cohort.advertise()
     replies = {}
     for u in SESSION.roster:
-        _, replies[u] = secagg.share(
-            cohort.states[u], cohort.adverts, cohort.verify_keys, cohort.identities[u], cohort.source(u, "share")
-        )
+        _, replies[u] = cohort.take_shares(u)
     truth = replies[BAD]
     swapped = dict(zip(truth.sealed, reversed(truth.sealed.values()), strict=True))
     for forged in (replace(truth, sealed=swapped), replace(truth, commitments=swapped), replies[OTHERS[0]]):
-        deliveries = secagg.deliver(SESSION, cohort.adverts, {**replies, BAD: forged}, cohort.verify_keys)
+        deliveries = secagg.deliver(cohort.links, {**replies, BAD: forged}, cohort.verify_keys)
         assert list(deliveries) == OTHERS
 
 

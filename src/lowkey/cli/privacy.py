@@ -185,14 +185,14 @@ def _show(
     found: dict[str, Any],
 ) -> None:
     from lowkey.privacy import (
+        ClientPrivacy,
         guarantee_lines,
         likely_participations,
-        noise_shares,
         released_epsilon,
         server_epsilon,
     )
 
-    shares = noise_shares(sampler.roster_size, dropouts=dropouts, colluders=colluders)
+    shares = ClientPrivacy(clip_norm=1.0, dropouts=dropouts, colluders=colluders).shares_of(sampler.roster_size)
     likely = max(1, likely_participations(event.count, sampler.probability))
     asked = likely if participations is None else participations
     released = released_epsilon([event], delta)

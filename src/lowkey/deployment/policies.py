@@ -52,11 +52,12 @@ def default_policy(config: Config) -> Policy | None:
         min_noise_multiplier=_round_down(noise),
         min_roster=privacy.sampling.roster_size,
         min_honest=promise.shares.honest,
-        min_tolerated_colluders=promise.shares.min_survivors - promise.shares.honest,
+        min_tolerated_colluders=promise.shares.colluders,
         max_participations=limit,
         max_epsilon=round_up(server_view(events, promise.delta), 2),
         delta=promise.delta,
         unit=promise.unit,
+        max_failure=promise.shares.failure,
     )
 
 

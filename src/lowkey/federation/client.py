@@ -404,12 +404,21 @@ class Client:
                     self.policy.check(self._terms(request))
                 member, reply = advertise(self._session(message.run, message.roster, request), identity, source)
             case Adverts():
-                member, reply = share(self._member(state, request), message.adverts, keys.verify_keys, identity, source)
+                member, reply = share(
+                    self._member(state, request),
+                    message.advertisers,
+                    message.adverts,
+                    keys.verify_keys,
+                    identity,
+                    source,
+                )
             case Survivors():
                 member, reply = confirm(self._member(state, request), message.survivors, identity)
                 self._record_view(member)
             case Confirmations():
-                _, reply = reveal(self._member(state, request), message.confirmations, keys.verify_keys, identity)
+                _, reply = reveal(
+                    self._member(state, request), message.confirmations, keys.verify_keys, identity, message.vouchers
+                )
                 member = None
             case _:
                 raise InvalidInput(f"a {type(message).__name__} is not a step without a vector; check the server")

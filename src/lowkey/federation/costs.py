@@ -58,10 +58,10 @@ def protocol_bytes(terms: Terms) -> tuple[int, int]:
     sent = example_messages(session)
     received = (
         Invite(run=session.run, roster=roster),
-        Adverts(adverts=(sent.advert,) * terms.members),
+        Adverts(advertisers=roster, adverts=(sent.advert,) * sent.peers),
         sent.delivery,
         Survivors(survivors=roster),
-        Confirmations(confirmations=(sent.confirmation,) * terms.members),
+        Confirmations(confirmations=(sent.confirmation,) * terms.members, vouchers=sent.vouchers),
     )
     up = (sent.advert, sent.shares, sent.masked, sent.confirmation, sent.revealed)
     return sum(len(encode(type(m), m)) for m in up), sum(len(encode(type(m), m)) for m in received)

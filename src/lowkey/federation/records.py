@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lowkey.analytics import Answer
-from lowkey.secagg import Advert, Confirmation, Delivery, Masked, MemberState, Revealed, SealedShares
+from lowkey.secagg import Advert, Confirmation, Delivery, Masked, MemberState, Revealed, SealedShares, Voucher
 from lowkey.server import State
 from lowkey.types import ClientId, Evaluation, FloatArray, Words
 
@@ -27,8 +27,9 @@ class Invite:
 
 @dataclass(frozen=True, kw_only=True)
 class Adverts:
-    """The keys of all members that answered."""
+    """Who goes on, and the keys of those among them with whom this member masks."""
 
+    advertisers: tuple[ClientId, ...]
     adverts: tuple[Advert, ...]
 
 
@@ -41,9 +42,13 @@ class Survivors:
 
 @dataclass(frozen=True, kw_only=True)
 class Confirmations:
-    """Signatures of members under the same list of survivors."""
+    """Signatures of members under the same list of survivors; in a random graph, vouchers for those among them.
+
+    The vouchers are of the survivors whose shares this member holds.
+    """
 
     confirmations: tuple[Confirmation, ...]
+    vouchers: dict[ClientId, Voucher] = field(default_factory=dict, repr=False)
 
 
 ToMember: TypeAlias = Invite | Adverts | Delivery | Survivors | Confirmations

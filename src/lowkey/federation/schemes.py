@@ -14,7 +14,7 @@ from lowkey.federation.rules import with_rate
 from lowkey.privacy import ClientMechanism, ClientPrivacy, NoPrivacy, Privacy, Terms, WireFormat, make_sampling
 from lowkey.protocols import Codec, Decoder, ModelShape, Operator, PublicNumbers
 from lowkey.registry import Registry, describe
-from lowkey.secagg import Session, session_graph
+from lowkey.secagg import Session
 from lowkey.server import AVERAGES, GATHERS, OPTIMISERS, Averaging, Gather, Optimiser, Plain
 from lowkey.types import ClientId
 
@@ -162,8 +162,8 @@ class Scheme:
         privacy, promise, wire = self.privacy, self.privacy.promise(), self.wire(num_coordinates, number)
         if promise is None or wire.bits is None:
             raise InvalidInput(f"{self.name} sends vectors openly; only private schemes are aggregated securely")
-        members, (min_survivors, honest) = privacy.sampling.roster_size, promise.shares
-        neighbours, shares_needed = session_graph(members, min_survivors, min_survivors - honest)
+        members, shares = privacy.sampling.roster_size, promise.shares
+        graph = shares.graph(members)
         return Terms(
             scheme=self.name,
             noise_multiplier=promise.noise_multiplier,
@@ -171,10 +171,13 @@ class Scheme:
             bits=wire.bits,
             length=wire.length,
             members=members,
-            min_survivors=min_survivors,
-            honest=honest,
-            neighbours=neighbours,
-            shares_needed=shares_needed,
+            min_survivors=shares.min_survivors,
+            honest=shares.honest,
+            graph=graph.kind,
+            failure=graph.failure,
+            strays=graph.strays,
+            neighbours=graph.neighbours,
+            shares_needed=graph.shares_needed,
             delta=promise.delta,
             sampling=privacy.sampling.mode,
             coin=privacy.sampling.coin,
@@ -198,6 +201,7 @@ class Scheme:
             members=terms.members,
             min_survivors=terms.min_survivors,
             colluders=terms.colluders,
+            graph=terms.graph,
             neighbours=terms.neighbours,
             shares_needed=terms.shares_needed,
             bits=terms.bits,

@@ -70,35 +70,37 @@ def released_epsilon(events: Iterable[Event], delta: float) -> Epsilon:
     delta : float
         In [1e-12, 1).
     """
-    counted = _count(events, delta)
+    counted, left = _count(events, delta)
     if not counted:
         return Epsilon(paper=0.0, rdp=0.0, pld=0.0)
-    claimed = _pld(counted, delta)
+    claimed = _pld(counted, left)
     if math.isinf(claimed):
         raise InvalidInput(
             f"there is no finite epsilon at delta = {delta:g}: the noise is too small, or over all these rounds the "
-            "roster overflows with a larger chance; raise the noise or delta, or lower the number of rounds"
+            "roster overflows, or masks fail, with a larger chance; raise the noise or delta, or lower the number of "
+            "rounds"
         )
     published = all(event.kind == "poisson" and event.adjacency == "zero-out" for event, _ in counted)
     return Epsilon(
-        paper=_classic(counted, delta) if published else None,
-        rdp=_improved(counted, delta),
+        paper=_classic(counted, left) if published else None,
+        rdp=_improved(counted, left),
         pld=claimed,
     )
 
 
 def claimed_epsilon(events: Iterable[Event], delta: float) -> float:
     """The PLD figure alone, infinite where there is none; targets are compared with it."""
-    counted = _count(events, delta)
-    return _pld(counted, delta) if counted else 0.0
+    counted, left = _count(events, delta)
+    return _pld(counted, left) if counted else 0.0
 
 
-def _count(events: Iterable[Event], delta: float) -> Counted:
-    """Distinct events with their number, in a fixed order."""
+def _count(events: Iterable[Event], delta: float) -> tuple[Counted, float]:
+    """Distinct events with their number, in a fixed order; and what the chances of failure leave of δ."""
     require_delta(delta)
     merged: dict[Event, int] = {}
     for event in events:
-        key = replace(event, count=1)
+        delta -= event.count * event.failure
+        key = replace(event, count=1, failure=0.0)
         merged[key] = merged.get(key, 0) + event.count
     if len({event.adjacency for event in merged}) > 1:
         raise InvalidInput(
@@ -110,7 +112,7 @@ def _count(events: Iterable[Event], delta: float) -> Counted:
             f"rounds that protect different units ({', '.join(sorted(units))}) cannot be added up; keep one unit for "
             "one population, or one ledger for each"
         )
-    return tuple(sorted(merged.items(), key=str))
+    return tuple(sorted(merged.items(), key=str)), delta
 
 
 def _total_rdp(counted: Counted, orders: tuple[float, ...]) -> NDArray[np.float64]:
@@ -160,6 +162,8 @@ def _rdp(event: Event, orders: tuple[float, ...]) -> NDArray[np.float64]:
 @lru_cache(maxsize=4096)
 def _pld(counted: Counted, delta: float) -> float:
     """Rounds without sampling compose exactly, by their μ² = (sensitivity / noise)²; the others numerically."""
+    if delta <= 0.0:
+        return math.inf
     sampled = [(event, count) for event, count in counted if event.sampling_probability < 1]
     whole = [(event, count) for event, count in counted if event.sampling_probability == 1]
     mu = math.sqrt(sum(count * (event.sensitivity / event.noise_multiplier) ** 2 for event, count in whole))

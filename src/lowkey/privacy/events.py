@@ -39,6 +39,8 @@ class Event:
         How many rounds.
     unit : str
         What is protected, in one word: a "client" with all its data, a "person" at the clients, or a row of their data.
+    failure : float
+        Chance, for each round, that the server learns more than this; added to δ. 0 but for masks of a random graph.
     adjacency : Adjacency
         "zero-out" (the client's contribution becomes zeros; sensitivity S) or "replace-one" (it becomes any other;
         sensitivity 2S). Cohorts of a fixed size have only the second: there a drawn client displaces another.
@@ -53,6 +55,7 @@ class Event:
     honest: int | None = None
     count: int = 1
     unit: str = "client"
+    failure: float = 0.0
     adjacency: Adjacency = "zero-out"
 
     def __post_init__(self) -> None:
@@ -62,7 +65,7 @@ class Event:
                 raise InvalidInput(f"event {name} is {getattr(self, name)!r}; it must be {options}")
         if not isinstance(self.unit, str) or not self.unit.isalpha():
             raise InvalidInput(f"event unit is {self.unit!r}; it must be one word, such as 'client'")
-        for name in ("noise_multiplier", "sampling_probability", "coin"):
+        for name in ("noise_multiplier", "sampling_probability", "coin", "failure"):
             _number(name, getattr(self, name), int | float)
         for name in ("population", "roster", "honest", "count"):
             if name == "count" or getattr(self, name) is not None:
@@ -70,6 +73,7 @@ class Event:
         checks.positive("noise multiplier", self.noise_multiplier)
         checks.fraction("sampling probability", self.sampling_probability)
         checks.fraction("coin", self.coin)
+        checks.fraction("failure", self.failure, include_zero=True)
         checks.at_least("rounds", self.count, 1)
         self._check_members()
         if self.sampling_probability > self.coin * (1 + 1e-12):
@@ -115,6 +119,8 @@ class Event:
     def from_json(cls, table: Mapping[str, Any]) -> Event:
         """The event that ``to_json`` described; anything missing or unknown is refused."""
         names = {field.name for field in fields(cls)}
+        if isinstance(table, Mapping) and "failure" not in table:  # of a ledger from before there were random graphs
+            table = {**table, "failure": 0.0}
         if not isinstance(table, Mapping) or set(table) != names:
             found = set(table) if isinstance(table, Mapping) else set()
             raise InvalidInput(

@@ -19,7 +19,7 @@ from lowkey.privacy.events import Event, require_small_delta
 from lowkey.privacy.records import Bounded, Measurement, Noised, WireFormat
 from lowkey.privacy.sampling import Sampling
 from lowkey.privacy.settings import LARGEST_CLIP, ClientPrivacy
-from lowkey.privacy.shares import NoiseShares, noise_shares
+from lowkey.privacy.shares import NoiseShares
 from lowkey.rng import BitSource
 from lowkey.types import FloatArray, Words
 
@@ -112,7 +112,7 @@ class ClientMechanism:
     def shares(self) -> NoiseShares:
         """How many members must survive, and how many of them are certainly honest."""
         settings = self.settings
-        return noise_shares(self.sampling.roster_size, dropouts=settings.dropouts, colluders=settings.colluders)
+        return settings.shares_of(self.sampling.roster_size)
 
     @property
     def min_survivors(self) -> int:
@@ -249,7 +249,7 @@ class ClientMechanism:
         if self.noise_multiplier == 0.0:
             return None
         event = self.sampling.event(self.noise_multiplier, honest=self.shares.honest)
-        return replace(event, unit=self.settings.protected)
+        return replace(event, unit=self.settings.protected, failure=self.shares.failure)
 
     def promise(self) -> Promise:
         return Promise(

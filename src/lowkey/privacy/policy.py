@@ -27,6 +27,7 @@ _COMMENTS = {
     "max_participations": "attempts, over all apps and runs, that this client's data may enter",
     "max_epsilon": "over all apps and runs, towards the server",
     "delta": "of that ε, and the largest that terms may claim",
+    "max_failure": "chance per attempt that masks of a random graph fail; 0 takes the worst-case graph alone",
     "unit": "whom every ε is about: a client as a whole, a person at it, or a row of its data",
 }
 
@@ -50,9 +51,15 @@ class Terms:
     min_survivors : int
         t, how many masked vectors a sum needs; with fewer nothing is unmasked.
     honest : int
-        κ, members whose shares of noise suffice; the other t − κ survivors may collude.
+        κ, members whose shares of noise suffice; of the other t − κ survivors all but ``strays`` may collude.
+    graph : str
+        Who masks with whom: "worst-case" or "random".
+    failure : float
+        The chance, for each attempt, that masks of a random graph tell more than the sum; δ bears it.
+    strays : int
+        How many honest survivors a server might cut off in a random graph; the noise of ``honest`` others suffices.
     neighbours, shares_needed : int
-        How many members each member masks with, and how many of their shares recover its secret.
+        How many members hold shares of each member's secrets, and how many of these recover one.
     delta : float
         δ of the guarantee.
     scheme : str
@@ -80,6 +87,9 @@ class Terms:
     members: int
     min_survivors: int
     honest: int
+    graph: str = "worst-case"
+    failure: float = 0.0
+    strays: int = 0
     neighbours: int
     shares_needed: int
     delta: float
@@ -98,6 +108,9 @@ class Terms:
         checks.not_negative("noise_multiplier", self.noise_multiplier)
         require_delta(self.delta)
         checks.fraction("coin", self.coin)
+        checks.one_of("graph", self.graph, ("worst-case", "random"))
+        checks.fraction("failure", self.failure, include_zero=True)
+        checks.at_least("strays", self.strays, 0)
         for name in ("bits", "length", "model_size", "honest", "neighbours", "shares_needed"):
             checks.at_least(name, getattr(self, name), 1)
         if not self.honest <= self.min_survivors <= self.members:
@@ -105,18 +118,18 @@ class Terms:
                 f"honest, min_survivors and members are {self.honest}, {self.min_survivors} and {self.members}; none "
                 "may exceed the next"
             )
-        for name in ("noise_multiplier", "delta", "coin"):
+        for name in ("noise_multiplier", "delta", "coin", "failure"):
             object.__setattr__(self, name, float(getattr(self, name)))  # 1 and 1.0 have one digest
 
     @property
     def colluders(self) -> int:
         """How many survivors may take their noise back without harm."""
-        return self.min_survivors - self.honest
+        return self.min_survivors - self.honest - self.strays
 
     def digest(self) -> bytes:
         """SHA-256 of the canonical JSON: equal for equal terms, on every machine."""
         text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"), allow_nan=False)
-        return hashlib.sha256(f"lowkey terms 4\n{text}".encode()).digest()
+        return hashlib.sha256(f"lowkey terms 5\n{text}".encode()).digest()
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -146,6 +159,9 @@ class Policy:
         δ of that ε, and the largest that terms may claim.
     unit : str
         Whom these bounds are about; terms that protect anything else are refused. A file without it means "client".
+    max_failure : float
+        The largest chance, for each attempt, that masks tell more than the sum. A file without it takes none: only the
+        worst-case graph.
 
     Guarantees
     ----------
@@ -160,9 +176,11 @@ class Policy:
     max_epsilon: float
     delta: float
     unit: str = "client"
+    max_failure: float = 0.0
 
     def __post_init__(self) -> None:
         checks.positive("min_noise_multiplier", self.min_noise_multiplier)
+        checks.fraction("max_failure", self.max_failure, include_zero=True)
         checks.at_least("min_roster", self.min_roster, 1)
         checks.at_least("min_honest", self.min_honest, 1)
         checks.at_least("min_tolerated_colluders", self.min_tolerated_colluders, 0)
@@ -210,6 +228,7 @@ class Policy:
         one = server_epsilon(terms.noise_multiplier, 1, self.delta, coin=terms.coin)
         for name, offered, bound, most in (
             ("delta", terms.delta, "delta", self.delta),
+            ("chance that the masks of an attempt fail", terms.failure, "max_failure", self.max_failure),
             ("epsilon of one participation", one, "max_epsilon", self.max_epsilon),
         ):
             if offered > most:
@@ -232,14 +251,14 @@ class Policy:
     def spent(self, ledger: ClientLedger, *more: Terms) -> float:
         """ε of all participations so far, and of one more under each of these terms, towards the server.
 
-        Each counts with its own noise and coin.
+        Each counts with its own noise and coin, and with ``max_failure``.
         """
         from lowkey.privacy.views import server_view  # imported only when needed: it takes a second
 
         kinds = Counter((p.noise_multiplier, p.coin) for p in ledger.participations())
         kinds.update((terms.noise_multiplier, terms.coin) for terms in more)
         events = (
-            Event(noise_multiplier=noise, sampling_probability=coin, coin=coin, count=count)
+            Event(noise_multiplier=noise, sampling_probability=coin, coin=coin, count=count, failure=self.max_failure)
             for (noise, coin), count in sorted(kinds.items())
         )
         return server_view(events, self.delta)

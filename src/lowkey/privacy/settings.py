@@ -8,8 +8,10 @@ from typing import Literal, cast
 
 from lowkey import checks
 from lowkey.errors import InvalidInput
+from lowkey.graphs import choose_graph
 from lowkey.privacy.events import Event, require_delta
 from lowkey.privacy.sampling import SAMPLINGS, Sampling, make_sampling
+from lowkey.privacy.shares import NoiseShares, noise_shares
 
 LARGEST_CLIP = 1e6
 CENTRING_ATTEMPTS = 2  # the release itself, and one attempt that gives no sum
@@ -67,6 +69,10 @@ class ClientPrivacy:
         In how many attempts one client's data may be used; afterwards it adds noise only. "auto": what 99.9 % of the
         clients stay within over ``rounds`` and ``spare_attempts``, or "unlimited" where the number of rounds is not
         known.
+    graph : {"auto", "worst-case", "random"}
+        Who masks with whom. The worst-case graph bears every choice of dropouts and colluders; in a random one, a
+        member has far fewer neighbours, and what masks promise fails with a chance of 2⁻⁵² an attempt, which δ bears.
+        "auto" is random where that takes at most half as many neighbours. Sums and noise are the same in plain sums.
     aggregation : {"plain", "masked"}
         "masked" runs the whole secure aggregation; "plain" adds the same integers openly, which is only for
         simulations.
@@ -105,6 +111,7 @@ class ClientPrivacy:
     colluders: float = 0.1
     bits: Literal[16, 20, 24, 28] | None = None
     max_contributions: int | Literal["auto", "unlimited"] = "auto"
+    graph: Literal["auto", "worst-case", "random"] = "auto"
     aggregation: Literal["plain", "masked"] = "plain"
     centring: float = 0.0
     centring_noise: float | Literal["auto"] = "auto"
@@ -148,6 +155,7 @@ class ClientPrivacy:
         checks.one_of("privacy.bits", self.bits, (16, 20, 24, 28, None))
         if self.max_contributions not in ("auto", "unlimited"):
             checks.at_least("privacy.max_contributions", self.max_contributions, 1)  # type: ignore[arg-type]
+        checks.one_of("privacy.graph", self.graph, ("auto", "worst-case", "random"))
         checks.one_of("privacy.aggregation", self.aggregation, ("plain", "masked"))
         checks.fraction("privacy.centring", self.centring, include_zero=True, include_one=False)
         checks.at_least("privacy.questions", self.questions, 0)
@@ -206,6 +214,16 @@ class ClientPrivacy:
     def norm(self) -> float:
         """S, which is never missing."""
         return cast(float, self.clip_norm)
+
+    def shares_of(self, roster: int) -> NoiseShares:
+        """How many members of a roster must stay, and whose noise suffices."""
+        shares = noise_shares(roster, dropouts=self.dropouts, colluders=self.colluders)
+        kind = self.graph
+        if kind == "auto":
+            kind = "worst-case" if roster < 3 else choose_graph(roster, shares.min_survivors, shares.colluders)
+        if kind == "worst-case":
+            return shares
+        return noise_shares(roster, dropouts=self.dropouts, colluders=self.colluders, kind=kind)
 
     def sampling_of(self, *, clients: int, cohort: int) -> Sampling:
         """How the rosters of a population are drawn."""

@@ -73,6 +73,6 @@ def guarantee_lines(
     if shares is not None and event.roster is not None:
         lines.append(
             f"Noise: whole while {shares.min_survivors} of {event.roster} members stay, of whom κ = {shares.honest} "
-            f"are honest and up to c_max = {shares.min_survivors - shares.honest} collude with the server."
+            f"are honest and up to c_max = {shares.colluders} collude with the server."
         )
     return [*lines, f"Not covered: {'; '.join(uncovered)}."]

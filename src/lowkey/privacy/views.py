@@ -60,9 +60,17 @@ def server_view(events: Iterable[Event], delta: float) -> float:
     if not asked:
         return 0.0
     if all(event.coin == 1.0 for event in asked):
-        return gaussian_epsilon(math.sqrt(sum(event.count / event.noise_multiplier**2 for event in asked)), delta)
+        left = delta - sum(event.count * event.failure for event in asked)
+        mu = math.sqrt(sum(event.count / event.noise_multiplier**2 for event in asked))
+        return gaussian_epsilon(mu, left) if left > 0.0 else math.inf
     thinned = [
-        Event(noise_multiplier=e.noise_multiplier, sampling_probability=e.coin, coin=e.coin, count=e.count)
+        Event(
+            noise_multiplier=e.noise_multiplier,
+            sampling_probability=e.coin,
+            coin=e.coin,
+            count=e.count,
+            failure=e.failure,
+        )
         for e in asked
     ]
     return claimed_epsilon(thinned, delta)
@@ -105,7 +113,7 @@ def group_epsilon(event: Event, size: int, delta: float) -> float:
         [float(c) for c in chances / chances.sum()],
         value_discretization_interval=_GROUP_INTERVAL * size,
     )
-    remaining = _remaining(delta, event.count * cut_probability(event, size), event)
+    remaining = _remaining(delta, event.count * (cut_probability(event, size) + event.failure), event)
     return float(one_round.self_compose(event.count).get_epsilon_for_delta(remaining))
 
 
@@ -134,7 +142,7 @@ def search_epsilon(event: Event, mean_runs: float, delta: float) -> float:
             "the ε of a search is known only for Poisson sampling and zeroed contributions; use such an event"
         )
     # Given that no round cut the client, the number of runs is still geometric, with a mean that is no larger.
-    remaining = _remaining(delta, mean_runs * event.count * cut_probability(event), event)
+    remaining = _remaining(delta, mean_runs * event.count * (cut_probability(event) + event.failure), event)
     one_round = PoissonSampledDpEvent(event.sampling_probability, GaussianDpEvent(event.noise_multiplier))
     accountant = RdpAccountant()
     accountant.compose(RepeatAndSelectDpEvent(SelfComposedDpEvent(one_round, event.count), mean_runs, shape=1.0))

@@ -1,11 +1,11 @@
 """Secure aggregation: the server learns the sum of the members' vectors and nothing else about them.
 
-Bonawitz et al. (2017) with double masks, signatures and a consistency round, over a graph of neighbours as in Bell et
-al. (2020). All functions are pure and work on records; the caller carries the messages. (Only the log is told, who sent
-something false.) One attempt:
+Bonawitz et al. (2017) with double masks, signatures and a consistency round, over a graph of neighbours, fixed or drawn
+by each member for itself, as in Bell et al. (2020). All functions are pure and work on records; the caller carries the
+messages. (Only the log is told, who sent something false.) One attempt:
 
 ====  =====================================  =======================================================
-0     ``advertise`` → Advert                 ``accept_adverts`` → adverts
+0     ``advertise`` → Advert                 ``accept_adverts`` → adverts, whose ``Links`` say who sees which
 1     ``share`` → SealedShares               ``deliver`` → a Delivery for each
 2     ``mask`` → masked vector, Masked       ``Tally.add`` as they come, then ``Tally.close``
 3     ``confirm`` → Confirmation             ``accept_confirmations`` → confirmations
@@ -23,18 +23,20 @@ from lowkey.secagg.messages import (
     Masked,
     Revealed,
     SealedShares,
+    Voucher,
     example_messages,
     view_digest,
 )
 from lowkey.secagg.packing import pack, packed_size, unpack
-from lowkey.secagg.server import Tally, Unmasked, accept_adverts, accept_confirmations, deliver, unmask
-from lowkey.secagg.session import Session, session_graph
+from lowkey.secagg.server import Links, Tally, Unmasked, accept_adverts, accept_confirmations, deliver, unmask
+from lowkey.secagg.session import Session
 
 __all__ = [
     "Advert",
     "Confirmation",
     "Delivery",
     "Identity",
+    "Links",
     "Masked",
     "MemberState",
     "Revealed",
@@ -44,6 +46,7 @@ __all__ = [
     "Tally",
     "Unmasked",
     "VerifyKeys",
+    "Voucher",
     "accept_adverts",
     "accept_confirmations",
     "advertise",
@@ -59,7 +62,6 @@ __all__ = [
     "pack",
     "packed_size",
     "reveal",
-    "session_graph",
     "share",
     "unmask",
     "unpack",

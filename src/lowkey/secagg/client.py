@@ -184,8 +184,8 @@ def check_delivery(state: MemberState, delivery: Delivery) -> None:
     owners = _owners(state, delivery)
     if not sorted(delivery.sealed) == sorted(delivery.commitments) == owners:
         raise ProtocolViolation(
-            f"client {state.me} got shares from others than the {len(owners)} clients that share their secrets with it; "
-            "it leaves this attempt"
+            f"client {state.me} got shares from others than the {len(owners)} clients whose holder it is; it leaves "
+            "this attempt"
         )
 
 
@@ -343,11 +343,11 @@ def _require_peers(
             owners.append(peer)
         elif peer not in points:
             raise ProtocolViolation(f"client {peer} is not joined to client {me}; check the server")
-    missing = (points.keys() & known) - set(senders)
-    if missing or len(points.keys() & known) < session.shares_needed:
+    going = points.keys() & known
+    if not going <= set(senders) or len(going) < session.shares_needed:
         raise ProtocolViolation(
-            f"client {me} is shown the adverts of {len(points.keys() & set(senders))} of its "
-            f"{len(points.keys() & known)} holders that advertised, of which at least {session.shares_needed} are needed"
+            f"client {me} is shown the adverts of {len(going & set(senders))} of its {len(going)} holders that "
+            f"advertised; of all, and of at least {session.shares_needed}, they are needed"
         )
     return points, tuple(owners)
 

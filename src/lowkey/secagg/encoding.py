@@ -14,7 +14,10 @@ Value = TypeVar("Value")
 
 
 def encode(kind: type[Value], value: Value) -> bytes:
-    """Bytes of a value whose type is built from int (0 … 2^64 - 1), str, bytes, tuple[X, ...], dict and dataclasses."""
+    """Bytes of a value whose type is built from int (0 … 2^64 - 1), str, bytes, tuple[X, ...], dict and dataclasses.
+
+    Tables of bytes have keys below 2^32.
+    """
     parts: list[bytes] = []
     _write(kind, value, parts.append)
     return b"".join(parts)
@@ -59,9 +62,18 @@ def _write(kind: Any, value: Any, put: Callable[[bytes], None]) -> None:
             _write(get_args(kind)[0], item, put)
     elif origin is dict:
         put(len(value).to_bytes(4, "big"))
-        for key in sorted(value):
-            _write(get_args(kind)[0], key, put)
-            _write(get_args(kind)[1], value[key], put)
+        key_kind, value_kind = get_args(kind)
+        keys = sorted(value)
+        if value_kind is bytes:
+            width = _width(value)
+            put(width.to_bytes(4, "big"))
+            for key in keys:
+                put(int(key).to_bytes(4, "big"))
+                put(value[key]) if width != _MIXED else _write(bytes, value[key], put)
+            return
+        for key in keys:
+            _write(key_kind, key, put)
+            _write(value_kind, value[key], put)
     elif _is_record(kind):
         for name, hint in _hints(kind):
             _write(hint, getattr(value, name), put)
@@ -100,6 +112,8 @@ def _parser(kind: Any) -> Callable[[_Reader], Any]:
     if origin is tuple:
         item = _parser(get_args(kind)[0])
         return lambda reader: tuple([item(reader) for _ in range(reader.count())])
+    if origin is dict and get_args(kind)[1] is bytes:
+        return _read_table
     if origin is dict:
         key, value = map(_parser, get_args(kind))
         return lambda reader: _ordered([(key(reader), value(reader)) for _ in range(reader.count())])
@@ -113,6 +127,27 @@ def _parser(kind: Any) -> Callable[[_Reader], Any]:
     if kind is str:
         return lambda reader: reader.take(reader.count()).decode()
     return lambda reader: reader.take(reader.count())
+
+
+_MIXED = 2**32 - 1
+
+
+def _width(table: dict[Any, bytes]) -> int:
+    """The length of all values, if they have one; a table of many short values then takes little more than they do."""
+    widths = {len(value) for value in table.values()}
+    return widths.pop() if len(widths) == 1 else _MIXED
+
+
+def _read_table(reader: _Reader) -> dict[int, bytes]:
+    count, width = reader.count(), reader.count()
+
+    def value() -> bytes:
+        return reader.take(reader.count() if width == _MIXED else width)
+
+    found: dict[int, bytes] = _ordered([(reader.count(), value()) for _ in range(count)])
+    if _width(found) != width:
+        raise InvalidInput("a table whose values are not as long as it says, or all of one length")
+    return found
 
 
 def _ordered(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:

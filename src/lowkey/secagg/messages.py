@@ -22,7 +22,7 @@ from lowkey.types import ClientId, Words
 
 SIGNATURE_BYTES = 64
 COMMITMENT_BYTES = 16
-"""Whoever gives false shares would have to find a second one with the same digest; they can do no more than fail a round."""
+"""Whoever gives a false share would have to find a second one with the same digest, and could but fail a round."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,8 +215,13 @@ def vouch(
     verify_keys: VerifyKeys,
 ) -> Voucher | None:
     """What others may be shown of a signed vector; None if its sender did not sign it, or was told anything else."""
-    voucher = Voucher(content=_vector_digest(adverts, masked, message.proof), signature=message.signature)
+    voucher = make_voucher(adverts, masked, message)
     return voucher if is_vouched(session, sender, told, voucher, verify_keys) else None
+
+
+def make_voucher(adverts: bytes, masked: Words, message: Masked) -> Voucher:
+    """What a signed vector and the digest of the adverts that its sender was shown amount to."""
+    return Voucher(content=_vector_digest(adverts, masked, message.proof), signature=message.signature)
 
 
 def is_vouched(session: Session, sender: ClientId, told: bytes, voucher: Voucher, verify_keys: VerifyKeys) -> bool:
@@ -259,9 +264,7 @@ def adverts_digest(adverts: Sequence[Advert]) -> bytes:
     return hashlib.sha256(b"".join(fields)).digest()
 
 
-def view_digest(
-    advertisers: Sequence[ClientId], sharers: Sequence[ClientId], survivors: Sequence[ClientId]
-) -> bytes:
+def view_digest(advertisers: Sequence[ClientId], sharers: Sequence[ClientId], survivors: Sequence[ClientId]) -> bytes:
     """What a member was told: who advertised, who delivered shares, whose vectors are in the sum (if known)."""
     lists = (be32(len(ids), *ids) for ids in (advertisers, sharers, survivors))
     return hashlib.sha256(b"".join(lists)).digest()

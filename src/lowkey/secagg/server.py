@@ -17,21 +17,23 @@ from lowkey.secagg import shamir
 from lowkey.secagg.keys import VerifyKeys, agreement_key, is_usable, pair_key, public_key, self_key
 from lowkey.secagg.masks import apply_masks, keep_bits, scalar_mask
 from lowkey.secagg.messages import (
+    COMMITMENT_BYTES,
     Advert,
     Confirmation,
     Delivery,
     Masked,
     Revealed,
     SealedShares,
+    Voucher,
     adverts_digest,
     are_genuine_shares,
     commit,
     is_genuine_advert,
     is_genuine_confirmation,
     is_genuine_revealed,
-    is_genuine_vector,
     seed_digest,
     view_digest,
+    vouch,
 )
 from lowkey.secagg.session import Session
 from lowkey.types import ClientId, Words
@@ -56,34 +58,73 @@ def accept_adverts(session: Session, replies: Mapping[ClientId, Advert], verify_
     return accepted
 
 
+class Links:
+    """Who is joined to whom among those that advertised.
+
+    Attributes
+    ----------
+    session : Session
+        The attempt.
+    adverts : mapping of ClientId to Advert
+        All that were accepted.
+    holders : mapping of ClientId to (mapping of ClientId to int)
+        Who holds shares of each member's secrets, and at which point.
+    owners : mapping of ClientId to (list of ClientId)
+        Whose shares each member holds, in order.
+    """
+
+    def __init__(self, session: Session, adverts: Sequence[Advert]) -> None:
+        self.session, self.adverts = session, {advert.sender: advert for advert in adverts}
+        self.holders = {
+            sender: {
+                holder: point
+                for holder, point in session.holders_of(sender, advert.draw).items()
+                if holder in self.adverts
+            }
+            for sender, advert in self.adverts.items()
+        }
+        self.owners: dict[ClientId, list[ClientId]] = {sender: [] for sender in self.adverts}
+        for owner, holders in self.holders.items():
+            for holder in holders:
+                self.owners[holder].append(owner)
+
+    @property
+    def advertisers(self) -> tuple[ClientId, ...]:
+        """All that go on, in order."""
+        return tuple(self.adverts)
+
+    def peers_of(self, client: ClientId) -> list[ClientId]:
+        """With whom a member masks, in order."""
+        return sorted({*self.holders[client], *self.owners[client]})
+
+    def shown_to(self, client: ClientId) -> tuple[Advert, ...]:
+        """The adverts that a member is shown."""
+        return tuple(self.adverts[peer] for peer in self.peers_of(client))
+
+
 def deliver(
-    session: Session,
-    adverts: Sequence[Advert],
-    replies: Mapping[ClientId, SealedShares],
-    verify_keys: VerifyKeys,
+    links: Links, replies: Mapping[ClientId, SealedShares], verify_keys: VerifyKeys
 ) -> dict[ClientId, Delivery]:
-    """After stage 1: what each member that delivered shares to all its neighbours gets from them."""
-    advertisers = {advert.sender for advert in adverts}
+    """After stage 1: what each member that delivered shares to all its holders gets from those whose holder it is."""
 
     def is_complete(sender: ClientId, reply: SealedShares) -> bool:
-        expected = session.neighbours_of(sender).keys() & advertisers
-        return reply.sealed.keys() == reply.commitments.keys() == expected
+        return reply.sealed.keys() == reply.commitments.keys() == links.holders[sender].keys()
 
     complete = {
         sender: reply
         for sender, reply in sorted(replies.items())
-        if sender in advertisers
+        if sender in links.adverts
         and is_complete(sender, reply)
-        and _noted(sender, "set of sealed shares", are_genuine_shares(session, sender, reply, verify_keys))
+        and _noted(sender, "set of sealed shares", are_genuine_shares(links.session, sender, reply, verify_keys))
     }
-    _require_enough(session, len(complete), "delivered shares")
+    _require_enough(links.session, len(complete), "delivered shares")
     sharers, deliveries = tuple(complete), {}
     for receiver in sharers:
-        peers = [sender for sender in session.neighbours_of(receiver) if sender in complete]
+        owners = [owner for owner in links.owners[receiver] if owner in complete]
         deliveries[receiver] = Delivery(
             sharers=sharers,
-            sealed={sender: complete[sender].sealed[receiver] for sender in peers},
-            commitments={sender: complete[sender].commitments[receiver] for sender in peers},
+            sealed={owner: complete[owner].sealed[receiver] for owner in owners},
+            commitments={owner: complete[owner].commitments[receiver] for owner in owners},
         )
     return deliveries
 
@@ -93,16 +134,17 @@ class Tally:
 
     Parameters
     ----------
-    adverts, deliveries : sequence of Advert, mapping of ClientId to Delivery
-        What the members were told: the accepted adverts, and what each member that delivered shares gets.
+    links, deliveries : Links, mapping of ClientId to Delivery
+        What the members were told: who advertised, and what each member that delivered shares gets.
     """
 
-    def __init__(self, session: Session, adverts: Sequence[Advert], deliveries: Mapping[ClientId, Delivery]) -> None:
-        self.session, self.adverts, self.deliveries = session, tuple(adverts), deliveries
+    def __init__(self, links: Links, deliveries: Mapping[ClientId, Delivery]) -> None:
+        self.session, self.links, self.deliveries = links.session, links, deliveries
         self.sharers = tuple(deliveries)
-        self._told = view_digest(adverts_digest(self.adverts), self.sharers, ())
+        self._told = view_digest(links.advertisers, self.sharers, ())
         self.survivors: tuple[ClientId, ...] = ()
-        self.total: Words = np.zeros(session.length, np.uint32)
+        self.total: Words = np.zeros(links.session.length, np.uint32)
+        self.vouchers: dict[ClientId, Voucher] = {}
         self._expected = set(self.sharers)
 
     def add(self, sender: ClientId, masked: Words, message: Masked, verify_keys: VerifyKeys) -> bool:
@@ -112,10 +154,12 @@ class Tally:
         """
         if sender not in self._expected or masked.dtype != np.uint32 or masked.shape != self.total.shape:
             return False
-        genuine = is_genuine_vector(self.session, sender, self._told, masked, message, verify_keys)
-        if not _noted(sender, "vector", genuine):
+        shown = adverts_digest(self.links.shown_to(sender))
+        voucher = vouch(self.session, sender, self._told, shown, masked, message, verify_keys)
+        if not _noted(sender, "vector", voucher is not None) or voucher is None:
             return False
         self._expected.remove(sender)
+        self.vouchers[sender] = voucher
         self.survivors += (sender,)
         self.total += masked
         return True
@@ -127,12 +171,23 @@ class Tally:
         _require_enough(self.session, len(self.survivors), "sent a masked vector")
         return self.survivors
 
+    @property
+    def view(self) -> bytes:
+        """What all survivors must confirm."""
+        return view_digest(self.links.advertisers, self.sharers, self.survivors)
+
+    def vouchers_for(self, holder: ClientId) -> dict[ClientId, Voucher]:
+        """Vouchers of the survivors whose shares a member holds; none where the graph needs none."""
+        if self.session.graph != "random":
+            return {}
+        return {owner: self.vouchers[owner] for owner in self.links.owners[holder] if owner in self.vouchers}
+
 
 def accept_confirmations(
     tally: Tally, replies: Mapping[ClientId, Confirmation], verify_keys: VerifyKeys
 ) -> tuple[Confirmation, ...]:
     """After stage 3: the genuine confirmations, to be sent to all members that gave one."""
-    view = view_digest(adverts_digest(tally.adverts), tally.sharers, tally.survivors)
+    view = tally.view
     accepted = tuple(
         confirmation
         for sender, confirmation in sorted(replies.items())
@@ -162,8 +217,7 @@ def unmask(tally: Tally, replies: Mapping[ClientId, Revealed], verify_keys: Veri
     member can still send any vector, or share something else than its secrets and so make the round fail: masks hide,
     they do not check.)
     """
-    session, living = tally.session, set(tally.survivors)
-    adverts = {advert.sender: advert for advert in tally.adverts}
+    session, living, adverts = tally.session, set(tally.survivors), tally.links.adverts
     heard = {
         peer: reply
         for peer, reply in replies.items()
@@ -180,16 +234,16 @@ def unmask(tally: Tally, replies: Mapping[ClientId, Revealed], verify_keys: Veri
     subtract: list[bytes] = []
     add: list[bytes] = []
     for client in tally.survivors:
-        seed = _recover(session, client, seed_shares, said_seeds)
+        seed = _recover(tally.links, client, seed_shares, said_seeds)
         if seed_digest(seed) != adverts[client].seed_digest:
             raise _broken_promise(client)
         subtract.append(self_key(session, client, seed))
     for client in set(tally.sharers) - living:
-        secret = _recover(session, client, mask_shares, said_masks)
+        secret = _recover(tally.links, client, mask_shares, said_masks)
         if public_key(secret) != adverts[client].mask_key:
             raise _broken_promise(client)
         own = agreement_key(secret)
-        for peer in session.neighbours_of(client).keys() & living:
+        for peer in living.intersection(tally.links.peers_of(client)):
             key = pair_key(session, b"mask", own, client, adverts[peer].mask_key, peer)
             (subtract if peer < client else add).append(key)  # the survivor had added it if its id is the smaller
     total = tally.total.copy()
@@ -198,7 +252,7 @@ def unmask(tally: Tally, replies: Mapping[ClientId, Revealed], verify_keys: Veri
     return Unmasked(total, -scalar_mask(add=add, subtract=subtract))
 
 
-_SEED, _MASK = slice(0, 32), slice(32, 64)
+_SEED, _MASK = slice(0, COMMITMENT_BYTES), slice(COMMITMENT_BYTES, 2 * COMMITMENT_BYTES)
 """Where in a pair of commitments those to seeds and to mask secrets are."""
 
 
@@ -215,9 +269,9 @@ def _true_shares(tally: Tally, said: Held, half: slice) -> Held:
     }
 
 
-def _recover(session: Session, client: ClientId, true: Held, said: Held) -> bytes:
-    """A client's secret from the true shares that its neighbours revealed."""
-    points = session.neighbours_of(client)
+def _recover(links: Links, client: ClientId, true: Held, said: Held) -> bytes:
+    """A client's secret from the true shares that its holders revealed."""
+    session, points = links.session, links.holders[client]
     shares = [(point, true[peer][client]) for peer, point in points.items() if peer in true and client in true[peer]]
     if len(shares) < session.shares_needed:
         false = [peer for peer in points if peer in said and client in said[peer].keys() - true[peer].keys()]

@@ -172,7 +172,8 @@ class Session:
 def _check_random(members: int, min_survivors: int, colluders: int, neighbours: int, shares_needed: int) -> None:
     if not 2 <= shares_needed <= neighbours < members:
         raise InvalidInput(
-            f"shares_needed and neighbours are {shares_needed} and {neighbours}; they must rise from 2 to below {members}"
+            f"shares_needed and neighbours are {shares_needed} and {neighbours}; they must rise from 2 to below "
+            f"{members}"
         )
     if not 0 <= colluders < 2 * min_survivors - members:
         raise InvalidInput(
@@ -181,8 +182,8 @@ def _check_random(members: int, min_survivors: int, colluders: int, neighbours: 
         )
     if trapped(members, colluders, neighbours, shares_needed) > math.log(OPENED_FAILURE / 2):
         raise InvalidInput(
-            f"{shares_needed} shares from {neighbours} random holders do not keep {colluders} colluders among {members} "
-            "members away from secrets with a chance of 1 − 2⁻⁶⁴; take more"
+            f"{shares_needed} shares from {neighbours} random holders do not keep {colluders} colluders among "
+            f"{members} members away from secrets with a chance of 1 − 2⁻⁶⁴; take more"
         )
 
 

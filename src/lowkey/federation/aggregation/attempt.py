@@ -67,10 +67,15 @@ class Attempt:
         return self._in_blocks({c: replace(asked[c], message=delivery) for c, delivery in deliveries.items()})
 
     def step(self, clients: Iterable[ClientId], message: ToMember) -> Requests:
-        """Requests of a step without vectors."""
-        return self._in_blocks(
-            dict.fromkeys(clients, Request(round=self.number, attempt=self.attempt, message=message))
-        )
+        """Requests of a step without vectors, in which all are told the same."""
+        return self._in_blocks(dict.fromkeys(clients, self._request(message)))
+
+    def steps(self, messages: Mapping[ClientId, ToMember]) -> Requests:
+        """Requests of a step without vectors, in which each is told something else."""
+        return self._in_blocks({client: self._request(message) for client, message in messages.items()})
+
+    def _request(self, message: ToMember) -> Request:
+        return Request(round=self.number, attempt=self.attempt, message=message)
 
     def _contributions(self) -> dict[ClientId, Request]:
         noise_only = Request(round=self.number, attempt=self.attempt, clip_norm=self.clip_norm)

@@ -13,6 +13,7 @@ from lowkey.federation.records import Adverts, Confirmations, Invite, Requests, 
 from lowkey.secagg import (
     Advert,
     Confirmation,
+    Links,
     Masked,
     Revealed,
     SealedShares,
@@ -41,12 +42,14 @@ def _masked_sum(attempt: Attempt, pay: Pay) -> Generator[Requests, Replies, tupl
     replies = yield attempt.step(roster, Invite(run=session.run, roster=roster))
     offered = _messages(attempt, replies, Advert)
     with clock.stage("unmask"):
-        adverts = accept_adverts(session, offered, keys)
-    replies = yield attempt.step((advert.sender for advert in adverts), Adverts(adverts=adverts))
+        links = Links(session, accept_adverts(session, offered, keys))
+        going = links.advertisers
+        shown = {client: Adverts(advertisers=going, adverts=links.shown_to(client)) for client in going}
+    replies = yield attempt.steps(shown)
     shared = _messages(attempt, replies, SealedShares)
     with clock.stage("unmask"):
-        deliveries = deliver(session, adverts, shared, keys)
-    tally = Tally(session, adverts, deliveries)
+        deliveries = deliver(links, shared, keys)
+    tally = Tally(links, deliveries)
     pay()
     replies = yield attempt.masked_vectors(deliveries)
     bound = rule.bound
@@ -69,8 +72,12 @@ def _masked_sum(attempt: Attempt, pay: Pay) -> Generator[Requests, Replies, tupl
     confirmed = _messages(attempt, replies, Confirmation)
     with clock.stage("unmask"):
         confirmations = accept_confirmations(tally, confirmed, keys)
-    witnesses = (confirmation.sender for confirmation in confirmations)
-    replies = yield attempt.step(witnesses, Confirmations(confirmations=confirmations))
+    replies = yield attempt.steps(
+        {
+            witness.sender: Confirmations(confirmations=confirmations, vouchers=tally.vouchers_for(witness.sender))
+            for witness in confirmations
+        }
+    )
     revealed = _messages(attempt, replies, Revealed)
     with clock.stage("unmask"):
         total, blinding = unmask(tally, revealed, keys)
