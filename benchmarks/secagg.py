@@ -84,7 +84,9 @@ def run_session(session: Session, identities: dict[int, Identity], watch: Stopwa
         confirmations = secagg.accept_confirmations(tally, agreed, verify_keys)
     watch.sent += len(secagg.encode(Confirmation, agreed[1]))
     with watch("reveal"):
-        revealed = {u: secagg.reveal(states[u], confirmations, verify_keys, identities[u])[1] for u in survivors}
+        revealed = {
+            u: secagg.reveal(states[u], confirmations, verify_keys, identities[u], source)[1] for u in survivors
+        }
     watch.sent += len(secagg.encode(Revealed, revealed[1]))
     with watch("unmask"):
         total = secagg.unmask(tally, revealed, verify_keys).vector

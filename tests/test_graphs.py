@@ -11,7 +11,15 @@ import pytest
 import scipy.stats
 
 from lowkey.errors import InvalidInput
-from lowkey.graphs import ATTEMPT_FAILURE, OPENED_FAILURE, choose_graph, make_graph, strays, trapped
+from lowkey.graphs import (
+    ATTEMPT_FAILURE,
+    OPENED_FAILURE,
+    checks_needed,
+    choose_graph,
+    make_graph,
+    strays,
+    trapped,
+)
 
 
 @pytest.mark.parametrize(
@@ -105,3 +113,17 @@ def test_more_holders_never_make_it_worse() -> None:
     assert bounds == sorted(bounds, reverse=True)
     few = [strays(410, 41, holders, 20)[0] for holders in range(30, 60, 5)]
     assert few == sorted(few, reverse=True)
+
+
+@pytest.mark.parametrize(("members", "colluders", "shown"), [(410, 41, 389), (6_000, 600, 5_700), (1_200, 12, 960)])
+def test_so_many_checks_leave_no_second_view(members: int, colluders: int, shown: int) -> None:
+    """If only half of the members and colluders have confirmed, one of the checked ones is false, but for 2⁻⁶⁴/M."""
+    count, true = checks_needed(members, colluders, shown), (members + colluders) // 2
+    chances = [scipy.stats.hypergeom.logpmf(n, shown, true, n) for n in (count - 1, count)]
+    assert chances[1] <= math.log(OPENED_FAILURE / members) < chances[0]
+    assert count < 0.4 * shown
+
+
+def test_of_few_confirmations_all_are_checked() -> None:
+    assert checks_needed(60, 6, 54) == 54
+    assert checks_needed(10, 1, 8) == 8

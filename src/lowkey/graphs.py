@@ -23,10 +23,11 @@ GraphKind: TypeAlias = Literal["worst-case", "random"]
 USUAL_NEIGHBOURS = 32
 """Just enough for 10 dropouts and 10 colluders among 100 members; more are taken when the thresholds ask for it."""
 OPENED_FAILURE = 2.0**-64
-"""Chance that the random graph of one opened attempt is a bad one, at most."""
+"""Chance that the random graph of one opened attempt is a bad one, at most; and that a member is cheated by false
+confirmations among those that it does not check."""
 ATTEMPT_FAILURE = 2.0**-52
-"""What an attempt is charged to δ for a random graph: the server may open 4,096, and go on with the one it likes best.
-4,096 attempts of a run are 2⁻⁴⁰ together."""
+"""What an attempt is charged to δ for both: the server may open 2,048, and go on with the one it likes best. 4,096
+attempts of a run are 2⁻⁴⁰ together."""
 _UNFINISHED = 2.0**-20  # chance that, of so many random dropouts, too many hold shares of one member
 
 
@@ -109,6 +110,25 @@ def allowed_shares(members: int, min_survivors: int, colluders: int, neighbours:
     """Smallest and largest T in the worst case: never both secrets, and recovery."""
     checks.at_least("colluders", colluders, 0)
     return (neighbours + colluders) // 2 + 1, neighbours - (members - min_survivors)
+
+
+@lru_cache(maxsize=64)
+def checks_needed(members: int, colluders: int, shown: int) -> int:
+    """How many of the confirmations that it is shown a member checks, drawn at random, in a random graph.
+
+    Two views can only both have more than (M + c)/2 true confirmations each if somebody honest confirms both. If there
+    are no more than that among those shown, all that are checked are true with a chance of 2⁻⁶⁴/M at most.
+    """
+    enough = math.log(OPENED_FAILURE / members)
+    most = min((members + colluders) // 2, shown - 1)
+    return next(
+        (
+            count
+            for count in range(1, min(shown, most) + 1)
+            if float(_choose(most, np.array(count)) - _choose(shown, np.array(count))) <= enough
+        ),
+        shown,
+    )
 
 
 def _circle(members: int, min_survivors: int, colluders: int) -> Graph:

@@ -231,7 +231,15 @@ class World:
         agree = [sign_view(self.session, self.identities[u], view) for u in same]
         differ = [sign_view(self.session, self.identities[u], bytes(32)) for u in other]
         for confirmations in (agree, 2 * agree, agree + differ):
-            step = _take(confirmed, member.reveal, tuple(confirmations), self.verify_keys, identity, dict(vouchers))
+            step = _take(
+                confirmed,
+                member.reveal,
+                tuple(confirmations),
+                self.verify_keys,
+                identity,
+                self.secrets.source("reveal", confirmed.state.me),
+                dict(vouchers),
+            )
             if step is not None:
                 return step
         return None

@@ -66,7 +66,14 @@ def attack(cohort: Cohort, *, hidden: bool) -> tuple[Words | None, Words]:
             holding, delivery_to(cohort, holder, everybody, sealed), vector, cohort.identities[holder]
         )
         holding, _ = secagg.confirm(holding, everybody, cohort.identities[holder])
-        _, revealed = secagg.reveal(holding, confirmations, cohort.verify_keys, cohort.identities[holder], vouchers)
+        _, revealed = secagg.reveal(
+            holding,
+            confirmations,
+            cohort.verify_keys,
+            cohort.identities[holder],
+            cohort.source(holder, "reveal"),
+            vouchers,
+        )
         if VICTIM in revealed.seed_shares:
             shares[point] = revealed.seed_shares[VICTIM]
     if len(shares) < session.shares_needed:
@@ -121,3 +128,27 @@ def test_a_forged_voucher_is_none(cohort: Cohort) -> None:
     told = view_digest(cohort.links.advertisers, cohort.links.advertisers, ())
     forged = Voucher(content=bytes(32), signature=bytes(64))
     assert not is_vouched(session, VICTIM, told, forged, cohort.verify_keys)
+
+
+def test_false_confirmations_are_found_although_not_all_are_checked(cohort: Cohort) -> None:
+    """Half of the members confirm this view, and the server has made up the others."""
+    session, everybody = cohort.session, cohort.links.advertisers
+    holder = next(iter(cohort.links.holders[VICTIM]))
+    state, _ = cohort.take_shares(holder, stage="confirmations")
+    _, of_victim = cohort.take_shares(VICTIM)
+    vector = make_vectors(session)[holder]
+    delivery = delivery_to(cohort, holder, everybody, of_victim)
+    state, *_ = secagg.mask(state, delivery, vector, cohort.identities[holder])
+    state, _ = secagg.confirm(state, everybody, cohort.identities[holder])
+    view, half = view_digest(everybody, everybody, everybody), session.members // 2
+    true = [sign_view(session, cohort.identities[u], view) for u in everybody[:half]]
+    false = [sign_view(session, cohort.identities[u], bytes(32)) for u in everybody[half:]]
+    for number in range(20):
+        with pytest.raises(ProtocolViolation, match="does not confirm"):
+            secagg.reveal(
+                state,
+                true + false,
+                cohort.verify_keys,
+                cohort.identities[holder],
+                cohort.source(holder, f"no {number}"),
+            )

@@ -146,14 +146,14 @@ def sizes_of_one_sum(session: Session) -> tuple[int, int]:
     for u in session.roster:
         states[u], said[u] = secagg.confirm(states[u], survivors, identities[u])
     confirmations = secagg.accept_confirmations(tally, said, keys)
-    revealed = secagg.reveal(states[0], confirmations, keys, identities[0])[1]
+    revealed = secagg.reveal(states[0], confirmations, keys, identities[0], source, tally.vouchers_for(0))[1]
     up = [(Advert, adverts[0]), (SealedShares, shares[0]), (Masked, masked[0]), (Confirmation, said[0])]
     down = [
         (Invite, Invite(run=session.run, roster=session.roster)),
         (Adverts, Adverts(advertisers=links.advertisers, adverts=links.shown_to(0))),
         (type(deliveries[0]), deliveries[0]),
         (Survivors, Survivors(survivors=survivors)),
-        (Confirmations, Confirmations(confirmations=confirmations)),
+        (Confirmations, Confirmations(confirmations=confirmations, vouchers=tally.vouchers_for(0))),
     ]
     sent = sum(len(secagg.encode(kind, message)) for kind, message in [*up, (Revealed, revealed)])
     return sent, sum(len(secagg.encode(kind, message)) for kind, message in down)

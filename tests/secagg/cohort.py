@@ -134,7 +134,12 @@ class Cohort:
         self.revealed = {}
         for u in {confirmation.sender for confirmation in self.confirmations} - set(without):
             state, revealed = secagg.reveal(
-                self.states[u], self.confirmations, self.verify_keys, self.identities[u], self.tally.vouchers_for(u)
+                self.states[u],
+                self.confirmations,
+                self.verify_keys,
+                self.identities[u],
+                self.source(u, "reveal"),
+                self.tally.vouchers_for(u),
             )
             self.keep(u, state)
             self.revealed[u] = self.carry(Revealed, revealed)

@@ -17,6 +17,7 @@ from tests.secagg.cohort import Cohort, make_session, make_vectors, next_attempt
 SESSION = make_session(10, 8, 1)
 VICTIM, PEER = SESSION.roster[4], SESSION.roster[5]
 OUTSIDER = 1
+SECRET = ReplaySecrets(8).source("reveal")
 STAGES = ("advertise", "share", "mask", "confirm", "reveal")
 
 
@@ -247,7 +248,7 @@ def test_two_lists_of_survivors_get_no_share_from_anyone() -> None:
         same = [c for v, c in confirmations.items() if states[v].survivors == state.survivors]
         for shown in (confirmations.values(), same):
             with pytest.raises(ProtocolViolation, match="confirm"):
-                secagg.reveal(state, shown, cohort.verify_keys, cohort.identities[state.me])
+                secagg.reveal(state, shown, cohort.verify_keys, cohort.identities[state.me], SECRET)
 
 
 def test_two_lists_of_sharers_get_no_share_from_anyone() -> None:
@@ -263,7 +264,7 @@ def test_two_lists_of_sharers_get_no_share_from_anyone() -> None:
         states[u], confirmations[u] = secagg.confirm(state, SESSION.roster[1:], cohort.identities[u])
     for state in states.values():
         with pytest.raises(ProtocolViolation, match="does not confirm"):
-            secagg.reveal(state, confirmations.values(), cohort.verify_keys, cohort.identities[state.me])
+            secagg.reveal(state, confirmations.values(), cohort.verify_keys, cohort.identities[state.me], SECRET)
 
 
 def test_a_neighbour_is_alive_or_dead_but_never_both() -> None:
@@ -301,7 +302,7 @@ CONFIRMATION_ATTACKS: dict[str, tuple[Callable[[Cohort], tuple[Confirmation, ...
 def test_false_confirmations(attack: Callable[[Cohort], tuple[Confirmation, ...]], message: str) -> None:
     cohort = cohort_after("confirm")
     with pytest.raises(ProtocolViolation, match=message):
-        secagg.reveal(cohort.states[VICTIM], attack(cohort), cohort.verify_keys, cohort.identities[VICTIM])
+        secagg.reveal(cohort.states[VICTIM], attack(cohort), cohort.verify_keys, cohort.identities[VICTIM], SECRET)
 
 
 @pytest.mark.parametrize(
@@ -321,7 +322,7 @@ def test_each_step_comes_once_and_in_order(reached: int, asked: int) -> None:
         ),
         2: lambda: secagg.mask(state, done.deliveries[VICTIM], make_vectors(SESSION)[VICTIM], identity),
         3: lambda: secagg.confirm(state, SESSION.roster, identity),
-        4: lambda: secagg.reveal(state, done.confirmations, done.verify_keys, identity),
+        4: lambda: secagg.reveal(state, done.confirmations, done.verify_keys, identity, SECRET),
     }
     with pytest.raises(ProtocolViolation, match="comes once"):
         steps[asked]()

@@ -417,7 +417,12 @@ class Client:
                 self._record_view(member)
             case Confirmations():
                 _, reply = reveal(
-                    self._member(state, request), message.confirmations, keys.verify_keys, identity, message.vouchers
+                    self._member(state, request),
+                    message.confirmations,
+                    keys.verify_keys,
+                    identity,
+                    source,
+                    message.vouchers,
                 )
                 member = None
             case _:
@@ -452,7 +457,7 @@ class Client:
         """Write to the ledger what this client is about to confirm: its state may be set back, the ledger is not."""
         if self.ledger is not None:
             session = member.session
-            view = view_digest(member.adverts, member.sharers, member.survivors)
+            view = view_digest(member.advertisers, member.sharers, member.survivors)
             self.ledger.confirm(session.run, session.round, session.attempt, view)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from lowkey import checks
@@ -191,6 +192,7 @@ class Scheme:
         )
 
     @staticmethod
+    @lru_cache(maxsize=4)  # members that share a process share it
     def session(run: str, number: int, attempt: int, roster: tuple[ClientId, ...], terms: Terms) -> Session:
         """The secure aggregation of one attempt at a round, as everybody with these terms sets it up."""
         return Session(

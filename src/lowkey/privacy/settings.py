@@ -69,10 +69,11 @@ class ClientPrivacy:
         In how many attempts one client's data may be used; afterwards it adds noise only. "auto": what 99.9 % of the
         clients stay within over ``rounds`` and ``spare_attempts``, or "unlimited" where the number of rounds is not
         known.
-    graph : {"auto", "worst-case", "random"}
+    graph : {"worst-case", "random", "auto"}
         Who masks with whom. The worst-case graph bears every choice of dropouts and colluders; in a random one, a
-        member has far fewer neighbours, and what masks promise fails with a chance of 2⁻⁵² an attempt, which δ bears.
-        "auto" is random where that takes at most half as many neighbours. Sums and noise are the same in plain sums.
+        member has far fewer neighbours, what masks promise fails with a chance of 2⁻⁵² an attempt, which δ bears, and
+        noise is a little larger. "auto" is random where that takes at most half as many neighbours. Plain sums have the
+        same noise.
     aggregation : {"plain", "masked"}
         "masked" runs the whole secure aggregation; "plain" adds the same integers openly, which is only for
         simulations.
@@ -111,7 +112,7 @@ class ClientPrivacy:
     colluders: float = 0.1
     bits: Literal[16, 20, 24, 28] | None = None
     max_contributions: int | Literal["auto", "unlimited"] = "auto"
-    graph: Literal["auto", "worst-case", "random"] = "auto"
+    graph: Literal["worst-case", "random", "auto"] = "worst-case"
     aggregation: Literal["plain", "masked"] = "plain"
     centring: float = 0.0
     centring_noise: float | Literal["auto"] = "auto"
@@ -155,7 +156,7 @@ class ClientPrivacy:
         checks.one_of("privacy.bits", self.bits, (16, 20, 24, 28, None))
         if self.max_contributions not in ("auto", "unlimited"):
             checks.at_least("privacy.max_contributions", self.max_contributions, 1)  # type: ignore[arg-type]
-        checks.one_of("privacy.graph", self.graph, ("auto", "worst-case", "random"))
+        checks.one_of("privacy.graph", self.graph, ("worst-case", "random", "auto"))
         checks.one_of("privacy.aggregation", self.aggregation, ("plain", "masked"))
         checks.fraction("privacy.centring", self.centring, include_zero=True, include_one=False)
         checks.at_least("privacy.questions", self.questions, 0)

@@ -14,7 +14,8 @@ from enum import IntEnum
 import numpy as np
 
 from lowkey.errors import InvalidInput, ProtocolViolation
-from lowkey.rng import BitSource
+from lowkey.graphs import checks_needed
+from lowkey.rng import BitSource, subset
 from lowkey.secagg import shamir
 from lowkey.secagg.keys import (
     KEY_BYTES,
@@ -282,38 +283,48 @@ def reveal(
     confirmations: Iterable[Confirmation],
     verify_keys: VerifyKeys,
     identity: Identity,
+    source: BitSource,
     vouchers: Mapping[ClientId, Voucher] | None = None,
 ) -> tuple[MemberState, Revealed]:
     """Stage 4: once enough members confirm the same list, reveal the shares that unmask the sum, and forget them.
+
+    Parameters
+    ----------
+    source : BitSource
+        Secret bits, drawn after the confirmations are there: in a random graph they say which of them are checked.
+    vouchers : mapping of ClientId to Voucher, or None
+        Of survivors whose shares this member holds; needed in a random graph.
 
     Guarantees
     ----------
     The member reveals one share for each owner: of its seed if the owner survived, of its mask secret if it did not.
     It never reveals both, and nothing unless at least ``min_survivors`` survivors signed the very view that this
-    member signed. In a random graph, it reveals nothing of a survivor without a voucher that this one masked under the
-    same lists of advertisers and sharers.
+    member signed. In a random graph it checks as many of them, drawn at random, as make it certain up to 2⁻⁶⁴ that no
+    other view has as many; and it reveals nothing of a survivor without a voucher that this one masked under the same
+    lists of advertisers and sharers.
     """
     _require_stage(state, Stage.CONFIRMED)
     session = state.session
     view = view_digest(state.advertisers, state.sharers, state.survivors)
-    survivors, confirmed = set(state.survivors), set()
-    for confirmation in confirmations:
-        if confirmation.sender not in survivors or not is_genuine_confirmation(
-            session, confirmation, view, verify_keys
-        ):
+    survivors, checked = set(state.survivors), tuple(confirmations)
+    shown = {confirmation.sender for confirmation in checked}
+    if session.graph == "random" and len(shown) == len(checked) > 0:
+        count = checks_needed(session.members, session.colluders, len(checked))
+        checked = tuple(checked[place] for place in subset(source, len(checked), count))
+    for confirmation in checked:
+        if not is_genuine_confirmation(session, confirmation, view, verify_keys):
             raise ProtocolViolation(f"client {confirmation.sender} does not confirm what client {state.me} was told")
-        confirmed.add(confirmation.sender)
-    if len(confirmed) < session.min_survivors:
-        raise ProtocolViolation(
-            f"{len(confirmed)} members confirm the survivors; at least {session.min_survivors} must"
-        )
+    if strangers := shown - survivors:
+        raise ProtocolViolation(f"client {min(strangers)} does not confirm what client {state.me} was told")
+    if len(shown) < session.min_survivors:
+        raise ProtocolViolation(f"{len(shown)} members confirm the survivors; at least {session.min_survivors} must")
     agreed = survivors
     if session.graph == "random":
-        told, shown = view_digest(state.advertisers, state.sharers, ()), vouchers or {}
+        told, vouched = view_digest(state.advertisers, state.sharers, ()), vouchers or {}
         agreed = {
             peer
-            for peer in survivors & shown.keys() & state.shares.keys()
-            if is_vouched(session, peer, told, shown[peer], verify_keys)
+            for peer in survivors & vouched.keys() & state.shares.keys()
+            if is_vouched(session, peer, told, vouched[peer], verify_keys)
         }
     revealed = sign_revealed(
         session,

@@ -304,7 +304,7 @@ def _text(session: bytes, step: bytes, sender: ClientId, content: bytes) -> byte
     return b"|".join((VERSION, step, session + be32(sender) + content))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1 << 15)
 def _is_signed(
     session: bytes, step: bytes, sender: ClientId, content: bytes, signature: bytes, verify_key: bytes
 ) -> bool:
