@@ -69,7 +69,8 @@ audit: install ## claimed ε beside what an attacker achieves, through the whole
 	$(BIN)/lowkey audit
 
 attack: install ## a lying server with random strategies against secure aggregation, for two minutes
-	$(BIN)/python -m tests.attacks.lying_server
+	$(BIN)/python -m tests.attacks.lying_server --seconds 60
+	$(BIN)/python -m tests.attacks.lying_server --seconds 60 --random-graphs
 
 decoding: install ## which decoder recovers most: tables and figure of docs/decoding.md
 	$(BIN)/python -m benchmarks.decoding

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from lowkey.codec import ChunkedDCT
-from lowkey.errors import ClientFailed, RoundFailed
+from lowkey.errors import ClientFailed, PolicyRefused, RoundFailed
 from lowkey.federation import (
     Client,
     Federation,
@@ -34,6 +34,10 @@ from tests.federation.test_round import DIMENSION, Pull
 from tests.federation.vanishing import Vanishing
 
 MEMBERS = 100
+TAKES_NO_CHANCE = Policy(
+    min_noise_multiplier=0.5, min_roster=10, min_honest=10, min_tolerated_colluders=5, max_participations=9,
+    max_epsilon=99.0, delta=1e-5,
+)  # fmt: skip
 
 
 class Crowd(Pull):
@@ -76,11 +80,36 @@ def run_rounds(
     return outcome
 
 
+@pytest.mark.parametrize("graph", ["worst-case", "random"])
 @pytest.mark.parametrize("stage", [0, 1, 2, 3, "mixed"])
-def test_masked_and_plain_sums_are_the_same_bits_with_ten_dropouts(stage: int | str) -> None:
+def test_masked_and_plain_sums_are_the_same_bits_with_ten_dropouts(stage: int | str, graph: str) -> None:
     gone = {client: client % 4 if stage == "mixed" else int(stage) for client in range(5, 15)}
     before = {client: 2 for client, at in gone.items() if at <= 2}  # later their vectors are in the sum
-    masked, plain = run_rounds(crowd("masked"), gone), run_rounds(crowd("plain"), before)
+    masked, plain = run_rounds(crowd("masked", graph=graph), gone), run_rounds(crowd("plain", graph=graph), before)
+    np.testing.assert_array_equal(masked.state.weights, plain.state.weights)
+
+
+def test_a_random_graph_is_in_terms_noise_and_price() -> None:
+    """100 members, of whom 10 may leave and 10 collude: two more could be cut off, whose noise is not counted."""
+    sure, drawn = (crowd("masked", graph=graph).terms(DIMENSION, 1) for graph in ("worst-case", "random"))
+    assert (sure.graph, sure.neighbours, sure.strays, sure.failure, sure.honest) == ("worst-case", 32, 0, 0.0, 80)
+    assert (drawn.graph, drawn.neighbours, drawn.strays, drawn.failure, drawn.honest) == ("random", 30, 2, 2.0**-52, 78)
+    assert sure.colluders == drawn.colluders == 10
+    ledger = Ledger(None, run="test")
+    run_rounds(crowd("masked", graph="random"), ledger=ledger)
+    assert [event.failure for event in ledger.events] == [2.0**-52]
+    assert crowd("masked", graph="auto").terms(DIMENSION, 1) == sure
+    with pytest.raises(PolicyRefused, match="chance that the masks of an attempt fail"):
+        TAKES_NO_CHANCE.check(drawn)
+    TAKES_NO_CHANCE.check(sure)
+    replace(TAKES_NO_CHANCE, max_failure=2.0**-52).check(drawn)
+
+
+def test_twenty_rounds_over_random_graphs_have_the_bits_of_plain_ones() -> None:
+    gone = {client: client % 4 for client in range(40, 50)}
+    before = {client: 2 for client, at in gone.items() if at <= 2}
+    masked = run_rounds(crowd("masked", graph="random"), gone, rounds=20)
+    plain = run_rounds(crowd("plain", graph="random"), before, rounds=20)
     np.testing.assert_array_equal(masked.state.weights, plain.state.weights)
 
 

@@ -199,8 +199,8 @@ def test_requests_of_a_lying_server_are_refused(changes: dict[str, Any], reason:
 
 def message_of(kind: type, part: Callable[[int], Any], size: int) -> RecordDict:
     """A request with a message of so many parts that it just has this size."""
-    each = len(encode(kind, part(1))) - 4
-    data = encode(kind, part((size - 4) // each))
+    each = len(encode(kind, part(2))) - len(encode(kind, part(1)))
+    data = encode(kind, part((size - len(encode(kind, part(0)))) // each))
     assert size - each < len(data) <= size
     return RecordDict({"request": ConfigRecord({**FIELDS, "kind": kind.__name__, "message": data})})
 
