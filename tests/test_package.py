@@ -16,7 +16,8 @@ import lowkey
 
 ROOT = Path(lowkey.__file__).parent
 LEAVES = {
-    "checks", "durable", "errors", "extras", "figures", "graphs", "lazy", "protocols", "registry", "rng", "timing", "types",
+    "checks", "durable", "errors", "extras", "figures", "graphs", "lazy", "protocols", "registry", "rng", "timing",
+    "types",
 }  # fmt: skip
 CORE = {"analytics", "codec", "features", "privacy", "secagg", "server"}
 MAY_IMPORT: dict[str, set[str]] = {
