@@ -48,6 +48,10 @@ def plan(
     colluders: Annotated[
         float | None, typer.Option(help="Fraction of a roster that may collude with the server; a tenth by default.")
     ] = None,
+    graph: Annotated[
+        str | None,
+        typer.Option(help="Who masks with whom: worst-case, random, or auto for whichever takes far fewer neighbours."),
+    ] = None,
     cohort: Annotated[
         int | None, typer.Option(help="Contributors of a round where clients are sampled; 100 or half by default.")
     ] = None,
@@ -89,6 +93,7 @@ def plan(
         delta=delta,
         dropouts=dropouts,
         colluders=colluders,
+        graph=graph,
         cohort=cohort,
         limit=limit,
         auroc_error=auroc_error,

@@ -181,7 +181,7 @@ def _praise(best: Candidate) -> str:
     )
     if traffic.protocol_up > traffic.vectors_up:
         line += (
-            " Most of its upload is the protocol's, shares for many neighbours: sampled cohorts, or fewer tolerated "
-            "dropouts and colluders, need fewer."
+            " Most of its upload is the protocol's, shares for many neighbours: sampled cohorts, fewer tolerated "
+            "dropouts and colluders, or privacy.graph = 'auto' (--graph auto) need fewer."
         )
     return line

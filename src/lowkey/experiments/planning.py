@@ -50,7 +50,7 @@ _SAMPLED = 100
 _EVERYBODY_UP_TO = 500
 _RATIOS = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
 _BITS: tuple[Literal[16, 20, 24, 28], ...] = (16, 20, 24, 28)
-_PROMISE = ("epsilon", "delta", "dropouts", "colluders")
+_PROMISE = ("epsilon", "delta", "dropouts", "colluders", "graph")
 _SETTLED = ("noise_multiplier", "centring_noise", "max_contributions", "sampling", "rounds", "roster")
 _Module: TypeAlias = Callable[[Config], Any]
 
@@ -75,6 +75,8 @@ class Wishes:
         The promise to people who see released models.
     dropouts, colluders : float or None
         Fractions of a roster.
+    graph : str or None
+        Who masks with whom: "worst-case", "random", or "auto" for whichever takes far fewer neighbours.
     cohort : int or None
         Contributors of a round where clients are sampled.
     limit : float or None
@@ -92,6 +94,7 @@ class Wishes:
     delta: float | None = None
     dropouts: float | None = None
     colluders: float | None = None
+    graph: str | None = None
     cohort: int | None = None
     limit: float | None = None
     auroc_error: float = 0.02
