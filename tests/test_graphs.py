@@ -13,6 +13,7 @@ import scipy.stats
 from lowkey.errors import InvalidInput
 from lowkey.graphs import (
     ATTEMPT_FAILURE,
+    CHECK_FAILURE,
     OPENED_FAILURE,
     checks_needed,
     choose_graph,
@@ -117,10 +118,10 @@ def test_more_holders_never_make_it_worse() -> None:
 
 @pytest.mark.parametrize(("members", "colluders", "shown"), [(410, 41, 389), (6_000, 600, 5_700), (1_200, 12, 960)])
 def test_so_many_checks_leave_no_second_view(members: int, colluders: int, shown: int) -> None:
-    """If only half of the members and colluders have confirmed, one of the checked ones is false, but for 2⁻⁶⁴/M."""
+    """If only half of the members and colluders have confirmed, one of the checked ones is false, but for 2⁻⁹⁶/M."""
     count, true = checks_needed(members, colluders, shown), (members + colluders) // 2
     chances = [scipy.stats.hypergeom.logpmf(n, shown, true, n) for n in (count - 1, count)]
-    assert chances[1] <= math.log(OPENED_FAILURE / members) < chances[0]
+    assert chances[1] <= math.log(CHECK_FAILURE / members) < chances[0]
     assert count < 0.4 * shown
 
 

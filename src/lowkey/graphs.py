@@ -23,10 +23,11 @@ GraphKind: TypeAlias = Literal["worst-case", "random"]
 USUAL_NEIGHBOURS = 32
 """Just enough for 10 dropouts and 10 colluders among 100 members; more are taken when the thresholds ask for it."""
 OPENED_FAILURE = 2.0**-64
-"""Chance that the random graph of one opened attempt is a bad one, at most; and that a member is cheated by false
-confirmations among those that it does not check."""
+"""Chance that the random graph of one opened attempt is a bad one, at most."""
+CHECK_FAILURE = 2.0**-96
+"""Chance that somebody is cheated by false confirmations among those that are not checked, at most; for each try."""
 ATTEMPT_FAILURE = 2.0**-52
-"""What an attempt is charged to δ for both: the server may open 2,048, and go on with the one it likes best. 4,096
+"""What an attempt is charged to δ: the server may open 4,000 attempts, and go on with the one that it likes best. 4,096
 attempts of a run are 2⁻⁴⁰ together."""
 _UNFINISHED = 2.0**-20  # chance that, of so many random dropouts, too many hold shares of one member
 
@@ -44,8 +45,8 @@ class Graph(NamedTuple):
     shares_needed : int
         T, how many of these shares recover a secret.
     strays : int
-        How many honest survivors a server that chooses the dropouts might cut off, so that their noise is not in the
-        sum that it learns; 0 in the worst-case graph.
+        How many honest survivors a server that chooses the dropouts might cut off, but for the chance of failure, so
+        that their noise is not in the sum that it learns; 0 in the worst-case graph.
     """
 
     kind: GraphKind
@@ -117,9 +118,9 @@ def checks_needed(members: int, colluders: int, shown: int) -> int:
     """How many of the confirmations that it is shown a member checks, drawn at random, in a random graph.
 
     Two views can only both have more than (M + c)/2 true confirmations each if somebody honest confirms both. If there
-    are no more than that among those shown, all that are checked are true with a chance of 2⁻⁶⁴/M at most.
+    are no more than that among those shown, all that are checked are true with a chance of 2⁻⁹⁶/M at most.
     """
-    enough = math.log(OPENED_FAILURE / members)
+    enough = math.log(CHECK_FAILURE / members)
     most = min((members + colluders) // 2, shown - 1)
     return next(
         (

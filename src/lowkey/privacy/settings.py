@@ -281,7 +281,13 @@ class ClientPrivacy:
             beside.append(replace(everybody.event(float(self.centring_noise)), count=CENTRING_ATTEMPTS))
         if self.questions:
             beside.append(replace(everybody.event(float(self.asking_noise)), count=self.asking_attempts))
-        return calibrate_noise(sampling, epsilon=self.epsilon, delta=self.delta, rounds=attempts, beside=beside)
+        left = self._left_of_delta(sampling, attempts)
+        return calibrate_noise(sampling, epsilon=self.epsilon, delta=left, rounds=attempts, beside=beside)
+
+    def _left_of_delta(self, sampling: Sampling, attempts: int) -> float:
+        """δ without the chances that random graphs fail, of these attempts and of all others that are reserved."""
+        others = self.asking_attempts * bool(self.questions) + CENTRING_ATTEMPTS * bool(self.centring)
+        return self.delta - (attempts + others) * self.shares_of(sampling.roster_size).failure
 
     def _spent_before(self, clients: int) -> list[Event]:
         """One release by everybody that costs what earlier runs did; for Gaussian noise it composes as they do."""

@@ -53,7 +53,7 @@ from lowkey.secagg.messages import (
     sign_view,
     view_digest,
 )
-from lowkey.secagg.session import DRAW_BYTES, Session, is_ascending
+from lowkey.secagg.session import Session, is_ascending
 from lowkey.types import ClientId, Words
 
 _log = logging.getLogger(__name__)
@@ -104,6 +104,8 @@ def advertise(session: Session, identity: Identity, source: BitSource) -> tuple[
     """Stage 0: draw fresh secrets, and publish their public keys and digest, signed.
 
     Call it once for each run, round and attempt: repeating one gives the server two vectors of this member to compare.
+    In a random graph, who will hold shares follows from the identity and the session, so that a server that invites a
+    member again and again sees the same holders.
 
     Parameters
     ----------
@@ -117,7 +119,7 @@ def advertise(session: Session, identity: Identity, source: BitSource) -> tuple[
     if identity.client not in session:
         raise InvalidInput(f"client {identity.client} is not on the roster of this session")
     sealing_secret, mask_secret, seed = (random_bytes(source, KEY_BYTES) for _ in range(3))
-    draw = random_bytes(source, DRAW_BYTES) if session.graph == "random" else b""
+    draw = identity.draw(session) if session.graph == "random" else b""
     keys = public_key(sealing_secret), public_key(mask_secret)
     advert = sign_advert(session, identity, *keys, seed_digest(seed), draw)
     state = MemberState(
@@ -299,7 +301,7 @@ def reveal(
     ----------
     The member reveals one share for each owner: of its seed if the owner survived, of its mask secret if it did not.
     It never reveals both, and nothing unless at least ``min_survivors`` survivors signed the very view that this
-    member signed. In a random graph it checks as many of them, drawn at random, as make it certain up to 2⁻⁶⁴ that no
+    member signed. In a random graph it checks as many of them, drawn at random, as make it certain up to 2⁻⁹⁶ that no
     other view has as many; and it reveals nothing of a survivor without a voucher that this one masked under the same
     lists of advertisers and sharers.
     """

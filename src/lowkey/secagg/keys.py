@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from lowkey.errors import InvalidInput, ProtocolViolation
 from lowkey.rng import BitSource
-from lowkey.secagg.session import Session, be32
+from lowkey.secagg.session import DRAW_BYTES, Session, be32
 from lowkey.types import ClientId
 
 VerifyKeys: TypeAlias = Mapping[ClientId, bytes]
@@ -54,6 +54,10 @@ class Identity:
     def sign(self, text: bytes) -> bytes:
         """64-byte signature."""
         return self._key.sign(text)
+
+    def draw(self, session: Session) -> bytes:
+        """16 bytes that nobody else can foresee, always the same for one session."""
+        return hmac.digest(self.signing_key, b"lowkey/secagg/draw|" + session.digest, "sha256")[:DRAW_BYTES]
 
 
 def is_signed_by(verify_key: bytes, text: bytes, signature: bytes) -> bool:
