@@ -169,3 +169,20 @@ def test_the_guarantee_in_words_has_everything() -> None:
     for part in ("0.2679", "5.0181", "asked for its data 3 times", "one client", "zero-out", "poisson_padded", "1e-05",
                  "κ = 128", "c_max = 16", "Not covered", "hyper-parameters"):  # fmt: skip
         assert part in text, text
+
+
+def test_a_random_graph_is_named_with_its_chance() -> None:
+    sampling = make_sampling("all", population=6000, cohort=6000)
+    drawn = noise_shares(6000, dropouts=0.1, colluders=0.1, kind="random")
+    assert (drawn.min_survivors, drawn.strays, drawn.honest, drawn.colluders) == (5400, 21, 4779, 600)
+    event = replace(sampling.event(50.0), failure=drawn.failure)
+    lines = guarantee_lines(
+        event, released=released_epsilon([event], DELTA), server=1.0, participations=1, delta=DELTA, shares=drawn
+    )
+    assert "Of the honest, 21 more may be cut off; with a chance of 2.2e-16 an attempt" in "\n".join(lines)
+    plain = released_epsilon([replace(event, failure=0.0, count=100)], DELTA).pld
+    assert plain < released_epsilon([replace(event, failure=1e-8, count=100)], DELTA).pld < 1.1 * plain
+    assert server_view([replace(event, failure=1e-8, count=100)], DELTA) > server_view(
+        [replace(event, count=100)], DELTA
+    )
+    assert math.isinf(server_view([replace(event, failure=0.1, count=100)], DELTA))

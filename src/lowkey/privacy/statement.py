@@ -75,4 +75,9 @@ def guarantee_lines(
             f"Noise: whole while {shares.min_survivors} of {event.roster} members stay, of whom κ = {shares.honest} "
             f"are honest and up to c_max = {shares.colluders} collude with the server."
         )
+        if shares.kind == "random":
+            lines.append(
+                f"Masks: a random graph. Of the honest, {shares.strays} more may be cut off; with a chance of "
+                f"{shares.failure:.1e} an attempt, which δ bears, more than that."
+            )
     return [*lines, f"Not covered: {'; '.join(uncovered)}."]
