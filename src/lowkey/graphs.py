@@ -2,7 +2,7 @@
 
 *worst-case*: everybody is joined to the nearest on a circle. What is promised holds for every choice of dropouts and
 colluders; the number of neighbours grows with theirs. *random*: every member draws those who hold shares of its
-secrets, by coins of its own. What is promised then holds but for a stated chance, and neighbours grow like log M.
+secrets, by a key of its own. What is promised then holds but for a stated chance, and neighbours grow like log M.
 """
 
 from __future__ import annotations

@@ -124,6 +124,30 @@ def test_one_persons_field_keeps_nobody_else_out(
         TABLE.all_clients(replace(study, by_person=False))[0]
 
 
+def test_where_rows_are_protected_one_of_them_moves_no_other(place: Path) -> None:
+    """Rows are held out by their number in the file, which they keep when another one cannot be read."""
+    study = config(place).study
+    study = replace(study, data=replace(study.data, person=None))
+
+    def sides() -> list[tuple[np.ndarray, np.ndarray]]:
+        assert TABLE.held_out is not None
+        found = (TABLE.all_clients(study)[0], TABLE.held_out(study)[0])
+        return [(rows.toarray(), labels) for rows, labels, *_ in found]
+
+    before, table = sides(), pl.read_csv(place / "a.csv", infer_schema=False)
+    age = pl.when(pl.int_range(len(table)) == 5).then(pl.lit("old")).otherwise("age").alias("age")
+    table.with_columns(age).write_csv(place / "a.csv")
+    after = sides()
+    assert sum(len(labels) for _, labels in after) == len(table) - 1
+    for (rows, labels), (left, still) in zip(before, after, strict=True):
+        gone = len(labels) - len(still)
+        assert gone in (0, 1)
+        place_of = next((n for n in range(len(still)) if (rows[n] != left[n]).any()), len(still)) if gone else None
+        kept = [n for n in range(len(labels)) if n != place_of]
+        np.testing.assert_array_equal(rows[kept], left)
+        np.testing.assert_array_equal(labels[kept], still)
+
+
 def test_without_persons_every_row_is_one(place: Path) -> None:
     study = config(place).study
     study = replace(study, data=replace(study.data, person=None))

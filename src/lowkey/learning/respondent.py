@@ -63,7 +63,8 @@ class DataRespondent:
                 f"its rows have no column {missing[0]!r}, which {question.name!r} asks about; they have "
                 f"{', '.join(columns)}"
             )
-        bad, units, reason = 0, 0, None
+        bad, units = 0, 0
+        reason: CannotContribute | None = None
         for block in persons.blocks(_AT_ONCE):
             rows = {name: columns[name][block.rows] for name in question.columns}
             units += len(block.starts) - 1
@@ -73,7 +74,7 @@ class DataRespondent:
                 if self._units == "client":
                     raise
                 vectors, unusable = _one_by_one(question, rows, block.starts)
-                bad, reason = bad + unusable, error
+                bad, reason = bad + unusable, reason or error
             yield vectors
         if bad:
             _log.warning(

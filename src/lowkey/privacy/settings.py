@@ -331,7 +331,8 @@ class ClientPrivacy:
         everybody = make_sampling("all", population=clients, cohort=clients)
         rounds, share = (1, self.asking_attempts / self.asking) if learns else (self.asking_attempts, 1.0)
         beside = [] if learns else self._spent_before(clients)
-        alone = calibrate_noise(everybody, epsilon=self.epsilon, delta=self.delta, rounds=rounds, beside=beside)
+        left = self.delta if learns else self._left_of_delta(everybody, 0)
+        alone = calibrate_noise(everybody, epsilon=self.epsilon, delta=left, rounds=rounds, beside=beside)
         return alone * math.sqrt(share)
 
     def opening(self) -> ClientPrivacy:

@@ -328,6 +328,8 @@ def reveal(
             for peer in survivors & vouched.keys() & state.shares.keys()
             if is_vouched(session, peer, told, vouched[peer], verify_keys)
         }
+        if withheld := survivors.intersection(state.shares) - agreed:
+            _log.warning("client %d keeps its shares of %d survivors without a voucher", state.me, len(withheld))
     revealed = sign_revealed(
         session,
         identity,

@@ -118,12 +118,12 @@ def raw_columns(table: pl.DataFrame, fields: Iterable[Field], missing: Iterable[
 
 def readable(
     table: pl.DataFrame, fields: Iterable[Field], missing: Iterable[str], *, label: str, person: str | None
-) -> pl.DataFrame:
-    """The table without persons (or, without ids, rows) that have a field which cannot be read, and rows of nobody.
+) -> NDArray[np.bool_]:
+    """Which rows are of persons (or, without ids, are rows) of whom every field can be read.
 
     For where persons are protected: a field of one person must not keep a hospital's other persons out. The log of
-    this machine counts what was left out. A table of which nothing would be left comes back as it is, so that whoever
-    reads on says what is wrong with it.
+    this machine counts what should be left out. Of a table of which nothing would be left all rows count, so that
+    whoever reads on says what is wrong with it.
     """
     fields, missing = list(fields), list(missing)
     columns = [column_of(table, field.name) for field in fields]
@@ -136,13 +136,13 @@ def readable(
         ids = _texts(column_of(table, person), person, missing)
         bad |= ids.is_null() | ids.is_in(ids.filter(bad & ids.is_not_null()).unique().to_list()).fill_null(value=False)
     if bad.all():
-        return table
+        return np.ones(len(table), bool)
     if bad.any():
         who = f"{int(bad.sum())} of {len(table)} rows"
         if ids is not None:
             who += f", of {ids.filter(bad).drop_nulls().n_unique()} persons,"
         _log.warning("%s are left out: a field of theirs cannot be read; 'lowkey encoder apply' says which", who)
-    return table.filter(~bad)
+    return (~bad).to_numpy()
 
 
 def labels_of(table: pl.DataFrame, name: str, missing: Iterable[str]) -> NDArray[np.float32]:

@@ -6,7 +6,7 @@ import hashlib
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -134,8 +134,9 @@ def _table_at(study: Study, node: NodeSettings) -> str:
 
 def _side(study: Study, table: str, *, tested: bool) -> Examples:
     data, encoder = study.data, _encoder(study.data)
-    found = apply(encoder, _read(study, table, encoder), label=data.label, person=data.person)
-    chosen = np.flatnonzero(_tested(study, found.rows.shape[0], found.persons) == tested)
+    own = _read(study, table, encoder)
+    found = apply(encoder, own.frame, label=data.label, person=data.person)
+    chosen = np.flatnonzero(_tested(study, own.numbers, found.persons) == tested)
     assert found.labels is not None
     examples = found.rows[chosen], found.labels[chosen]
     return examples if found.persons is None else (*examples, found.persons[chosen])
@@ -144,25 +145,25 @@ def _side(study: Study, table: str, *, tested: bool) -> Examples:
 def _test_side(study: Study, table: str) -> Examples:
     rows, labels, *persons = _side(study, table, tested=True)
     encoder = _encoder(study.data)
-    frame = _read(study, table, encoder)
+    frame, numbers = _read(study, table, encoder)
     ids = None if study.data.person is None else persons_of(frame, study.data.person, encoder.missing)
-    chosen = np.flatnonzero(_tested(study, len(frame), ids))
+    chosen = np.flatnonzero(_tested(study, numbers, ids))
     categories = [column for column in encoder.columns if column.kind == "category"]
     groups = {name: texts[chosen] for name, texts in raw_columns(frame, categories, encoder.missing).items()}
     return rows, labels, persons[0] if persons else None, groups
 
 
-def _tested(study: Study, rows: int, persons: NDArray[np.str_] | None) -> NDArray[np.bool_]:
-    names = map(str, range(rows) if persons is None else persons)
+def _tested(study: Study, numbers: NDArray[np.intp], persons: NDArray[np.str_] | None) -> NDArray[np.bool_]:
+    names = map(str, numbers if persons is None else persons)
     return is_held_out(names, study.data.test_share, study.seed)
 
 
 def _raw(study: Study, table: str) -> Table:
     data = study.data
     plan = _encoder(data) if data.schema is None else read_schema(_find(data.schema))
-    frame = _read(study, table, plan)
+    frame, numbers = _read(study, table, plan)
     persons = None if data.person is None else persons_of(frame, data.person, plan.missing)
-    kept = np.flatnonzero(~_tested(study, len(frame), persons))
+    kept = np.flatnonzero(~_tested(study, numbers, persons))
     columns = {
         **raw_columns(frame, plan.columns, plan.missing),
         data.label: labels_of(frame, data.label, plan.missing).astype(np.float64),
@@ -170,12 +171,20 @@ def _raw(study: Study, table: str) -> Table:
     return Table({name: values[kept] for name, values in columns.items()}, None if persons is None else persons[kept])
 
 
-def _read(study: Study, table: str, plan: Encoder | Schema) -> pl.DataFrame:
-    """A client's table; where persons are protected, without those of whom something cannot be read."""
+class _Own(NamedTuple):
+    """A client's table and the number of each row in its file; without those who cannot be read."""
+
+    frame: pl.DataFrame
+    numbers: NDArray[np.intp]
+
+
+def _read(study: Study, table: str, plan: Encoder | Schema) -> _Own:
+    """Leaves nobody out where clients are protected. Rows keep their numbers, by which they may be held out."""
     frame, data = read_table(table), study.data
-    if not study.by_person:
-        return frame
-    return readable(frame, plan.columns, plan.missing, label=data.label, person=data.person)
+    kept = np.ones(len(frame), bool)
+    if study.by_person:
+        kept = readable(frame, plan.columns, plan.missing, label=data.label, person=data.person)
+    return _Own(frame.filter(pl.Series(kept)), np.flatnonzero(kept))
 
 
 def _encoder(data: TableSettings) -> Encoder:
